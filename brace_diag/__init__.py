@@ -11,7 +11,13 @@ from brace_diag._version import __version__
 
 if TYPE_CHECKING:
     from brace_diag.engines.local import value_gap
-    from brace_diag.errors import BraceDiagError, MissingExtraError, ReaderError, SchemaError
+    from brace_diag.errors import (
+        BraceDiagError,
+        InputError,
+        MissingExtraError,
+        ReaderError,
+        SchemaError,
+    )
     from brace_diag.quality import DataQuality
     from brace_diag.readers import open_run
     from brace_diag.results import Curve, Estimate, ValueGap
@@ -31,6 +37,7 @@ __all__ = [
     "Curve",
     "DataQuality",
     "Estimate",
+    "InputError",
     "MissingExtraError",
     "ReaderError",
     "Rollouts",
@@ -53,6 +60,7 @@ _HOME = {
     "Curve": "brace_diag.results",
     "DataQuality": "brace_diag.quality",
     "Estimate": "brace_diag.results",
+    "InputError": "brace_diag.errors",
     "MissingExtraError": "brace_diag.errors",
     "ReaderError": "brace_diag.errors",
     "Rollouts": "brace_diag.rollouts",

@@ -1,0 +1,61 @@
+# Two commands do all set-up: `make demo` and `make test`. `make` alone lists the rest.
+#   PYTHON=python3.12 make test         another interpreter (3.11 or newer)
+#   make test PYTEST_ARGS="-k targets"  arguments for pytest
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-fast lint format bench clean
+
+help:
+	@echo "make demo       set up .venv and run brace-diag on the log that the package ships"
+	@echo "make test       set up .venv and run every test"
+	@echo "make test-fast  the same without the slow ones"
+	@echo "make lint       ruff, mypy and import-linter"
+	@echo "make format     let ruff rewrite the code"
+	@echo "make bench      run the benchmarks"
+	@echo "make clean      remove .venv and what tools leave behind"
+
+demo: $(VENV)/.ready
+	$(BIN)/brace-diag demo
+
+test: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+test-fast: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# One stamp for each set of packages: plain, with the test extra, and with the dev extra on top.
+# An install runs again only where pyproject.toml, setup.py or constraints.txt changed since. The
+# build backend is installed first, so that it too is the pinned one.
+$(VENV)/.ready: EXTRAS :=
+$(VENV)/.ready-test: EXTRAS := [test]
+$(VENV)/.ready-dev: EXTRAS := [test,dev]
+
+$(VENV)/.ready $(VENV)/.ready-test $(VENV)/.ready-dev: pyproject.toml setup.py constraints.txt
+	@echo "Setting up $(VENV) (the first time takes a few minutes)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) setuptools
+	$(PIP_INSTALL) --no-build-isolation -e ".$(EXTRAS)"
+	@touch $@
