@@ -117,7 +117,6 @@ class BatchFigures:
         g_pi_hat, g_mu_hat: |critic_mean - E_pi[R]| and |critic_mean - E_mu[R]|.
         g_pi_signed, g_mu_signed: the same with sign; positive: the critic is too high.
         return_sd: s_A, root of the mean within-prompt variance of the return at position 0.
-        direct_b_hat: gap from staleness-0 or fresh rollouts, None where there are none.
     """
 
     b_hat: Estimate
@@ -181,8 +180,11 @@ class ValueGap:
             `within_var_log_product`, `gate`, `ess_fraction`, `pareto_k`, `mean_log_product`.
         critic_bias: V - V^pi by position, one joint standard error.
         saturation_z: paired z of wdr(tau=5) against first_order at position 0.
+        mean_weight: mean of pi/mu over tokens; 1 where w is an importance ratio.
+        u_control: mean over rollouts of Σ(w - 1); 0 where w is an importance ratio.
+        gate: trust in b at position 0.
         whitening: what advantage whitening cannot remove, shares of E[b^2].
-        probe_rollouts: fresh rollouts whose direct estimate equals the logged one's precision.
+        probe_rollouts: fresh rollouts from pi whose direct estimate resolves the margin .1 s_A.
         by: keyed estimates, in order of the key.
         notes: sentences that a reader must see.
     """
@@ -194,6 +196,9 @@ class ValueGap:
     gap: Curve
     critic_bias: Curve
     saturation_z: Estimate
+    mean_weight: Estimate
+    u_control: Estimate
+    gate: Gate
     whitening: Mapping[str, Companion]
     probe_rollouts: int | None
     by: tuple[KeyedGap, ...]
@@ -206,6 +211,9 @@ class ValueGap:
             "gap": self.gap.to_dict(),
             "critic_bias": self.critic_bias.to_dict(),
             "saturation_z": self.saturation_z.to_dict(),
+            "mean_weight": self.mean_weight.to_dict(),
+            "u_control": self.u_control.to_dict(),
+            "gate": self.gate,
             "whitening": {name: _plain(value) for name, value in self.whitening.items()},
             "probe_rollouts": self.probe_rollouts,
         }

@@ -1,0 +1,311 @@
+"""One machine: read a run batch by batch, add every estimator's sums, close them into results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from brace_diag.errors import SchemaError
+from brace_diag.estimators.duplicates import DuplicateFilter
+from brace_diag.estimators.gap_notes import gap_notes
+from brace_diag.estimators.gap_state import GapState, RolloutInfo
+from brace_diag.estimators.log_checks import LogProbe
+from brace_diag.estimators.sibling_index import SiblingIndex
+from brace_diag.estimators.value_gap import estimate_gap, estimate_key, probe_size
+from brace_diag.quality import DataQuality
+from brace_diag.results import KeyedGap, ValueGap
+from brace_diag.rollouts import UNKNOWN, Rollouts
+from brace_diag.settings import GapSettings
+
+Progress = Callable[[int, int | None], None]
+
+GAP_COLUMNS = frozenset(
+    {
+        "mu_logprobs", "pi_logprobs", "values", "reward", "rewards", "policy_mask", "prompt_id",
+        "rollout_id", "step", "trainer_version", "behavior_version", "versions", "truncated",
+        "bootstrap_value",
+    }
+)  # fmt: skip
+
+
+class RunLike(Protocol):
+    """What the engine needs of a run."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def columns(self) -> Any: ...
+
+    def rollouts(self, needed: Any = None) -> Iterator[Rollouts]: ...
+
+    def index(self) -> Any: ...
+
+
+def value_gap(
+    run: RunLike | Iterable[Rollouts],
+    settings: GapSettings | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **changes: Any,
+) -> ValueGap:
+    """Gap b(t) = V^pi - V^mu by position, batch figures of eq 7 and the critic's bias.
+
+    The estimator is `wdr`: b(t) = mean over rollouts alive at t of Σ_{l>=t} γ^(l-t) h_l u_l A_l with
+    u = w - 1, A = G - V less its mean over rollouts, h_l = min(C_{t:l}, 2) over its mean. Intervals
+    are by cluster = prompt. b has the unit of the return; positive: pi is better than mu.
+
+    Args:
+        run: an opened run, or `Rollouts` (a list is read twice, so not a generator).
+        settings: what to estimate; `changes` override single fields, e.g. `by="step"`.
+        threads: threads of the sums; all cores by default. The result does not depend on it.
+        progress: called with rows done and rows in all.
+
+    Raises:
+        SchemaError: a needed column is missing, or no rollout holds a policy token.
+    """
+    chosen = replace(settings or GapSettings(), **changes)
+    source = as_run(run)
+    require(source, "mu_logprobs", "pi_logprobs")
+    index = source.index()
+    siblings = SiblingIndex.build(index.prompt, index.step, index.total_reward)
+    keys = _keys(index, chosen)
+    walk = GapPass(chosen, siblings, keys, threads or os.cpu_count() or 1, "values" in source.columns)
+    done = 0
+    for batch in source.rollouts(GAP_COLUMNS & set(source.columns)):
+        walk.add(batch)
+        done += batch.n_rollouts
+        if progress is not None:
+            progress(done, len(index.prompt))
+    return walk.result(source.source)
+
+
+@dataclass(slots=True)
+class GapPass:
+    """One pass of `value_gap` over a run: states on the asked axis and by key."""
+
+    settings: GapSettings
+    siblings: SiblingIndex
+    keys: npt.NDArray[np.int64] | None
+    threads: int
+    has_values: bool
+    quality: DataQuality = field(default_factory=DataQuality)
+    duplicates: DuplicateFilter = field(default_factory=DuplicateFilter)
+    probe: LogProbe = field(default_factory=LogProbe)
+    states: list[GapState] = field(default_factory=list)
+    open: dict[int, GapState] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+    closed: list[KeyedGap] = field(default_factory=list)
+    n_stale: int = 0
+    n_dated: int = 0
+
+    def __post_init__(self) -> None:
+        s = self.settings
+        self.states.append(GapState(s.axis, s.gamma, True))
+        if s.axis != "position":
+            self.states.append(GapState("position", s.gamma, False))
+        if self.keys is not None:
+            known, counts = np.unique(self.keys, return_counts=True)
+            self.left = dict(zip(known.tolist(), counts.tolist(), strict=True))
+
+    def add(self, batch: Rollouts) -> None:
+        """Take a batch in, in reading order."""
+        info = self._info(batch)
+        self.probe.update(batch)
+        self._count_stale(batch)
+        for state in self.states:
+            state.update(batch, info, threads=self.threads)
+        if self.keys is not None:
+            self._add_keyed(batch, info)
+
+    def result(self, source: str) -> ValueGap:
+        """Close every sum into the result."""
+        if self.quality.n_tokens == 0:
+            raise SchemaError(
+                f"{source}: no policy tokens in {self.quality.n_rows} rows; "
+                "check policy_mask and the log-prob columns"
+            )
+        allow_group = self.siblings.has_siblings and self.duplicates.n_duplicates == 0
+        main = estimate_gap(
+            self.states[0],
+            self.settings,
+            position_state=self.states[1] if len(self.states) > 1 else None,
+            has_values=self.has_values,
+            allow_group=allow_group,
+        )
+        for key in list(self.open):
+            self._close(key)
+        return ValueGap(
+            source=source,
+            settings=self.settings,
+            quality=self.quality,
+            batch=main.batch,
+            gap=main.gap,
+            critic_bias=main.critic_bias,
+            saturation_z=main.saturation_z,
+            mean_weight=main.mean_weight,
+            u_control=main.u_control,
+            gate=main.gate,
+            whitening=main.whitening,
+            probe_rollouts=probe_size(main.batch.b_hat.n_clusters),
+            by=tuple(sorted(self.closed, key=lambda entry: entry.key)),
+            notes=gap_notes(self.settings, self.quality, main, self.probe, self._stale_share()),
+        )
+
+    def _info(self, batch: Rollouts) -> RolloutInfo:
+        first = self.duplicates.first_seen(batch)
+        rows = batch.row
+        alive = batch.lengths > 0
+        use = batch.has_w & batch.has_reward & first & alive
+        if self.has_values:
+            use &= batch.has_values
+        z = self.siblings.others_mean[rows] - _first_values(batch)
+        lost = int((alive & ~batch.has_w).sum())
+        self.quality += replace(
+            batch.quality,
+            n_duplicates=batch.quality.n_duplicates + int((~first).sum()),
+            rollouts_without_w=lost,
+            rollouts_without_values=int((alive & ~batch.has_values).sum()) if self.has_values else 0,
+        )
+        self.quality = replace(self.quality, n_repeats_kept=self.duplicates.n_repeats_kept)
+        return RolloutInfo(
+            use=use,
+            counted=first,
+            z=np.where(np.isfinite(z), z, 0.0),
+            siblings=self.siblings.key[rows],
+            expected=self.siblings.expected[rows],
+        )
+
+    def _add_keyed(self, batch: Rollouts, info: RolloutInfo) -> None:
+        assert self.keys is not None
+        keys = self.keys[batch.row]
+        for key in np.unique(keys).tolist():
+            subset = np.flatnonzero(keys == key)
+            if key != UNKNOWN:
+                if key not in self.open:
+                    self.open[key] = GapState("position", self.settings.gamma, self.settings.by_positions)
+                self.open[key].update(batch, info, subset=subset, threads=self.threads)
+            self.left[key] -= len(subset)
+            if self.left[key] == 0 and key != UNKNOWN:
+                self._close(key)
+
+    def _close(self, key: int) -> None:
+        state = self.open.pop(key)
+        self.closed.append(
+            estimate_key(key, state, self.settings, self.has_values, self.siblings.has_siblings)
+        )
+
+    def _count_stale(self, batch: Rollouts) -> None:
+        trainer, behavior = batch.trainer_version, batch.behavior_version
+        if trainer is None or behavior is None:
+            return
+        dated = (trainer != UNKNOWN) & (behavior != UNKNOWN)
+        self.n_dated += int(dated.sum())
+        self.n_stale += int((dated & (trainer > behavior)).sum())
+
+    def _stale_share(self) -> float | None:
+        return self.n_stale / self.n_dated if self.n_dated else None
+
+
+def _first_values(batch: Rollouts) -> npt.NDArray[np.float64]:
+    """Critic at each rollout's first policy token; 0 without a critic or a token."""
+    out = np.zeros(batch.n_rollouts)
+    if batch.values is not None:
+        alive = np.flatnonzero(batch.lengths > 0)
+        out[alive] = batch.values[batch.offsets[:-1][alive]]
+    return out
+
+
+def _keys(index: Any, settings: GapSettings) -> npt.NDArray[np.int64] | None:
+    if settings.by is None:
+        return None
+    column = index.step if settings.by == "step" else index.staleness
+    if column is None:
+        needs = "a step column" if settings.by == "step" else "trainer_version and behavior_version"
+        raise SchemaError(f"--by {settings.by} needs {needs}; the log has none")
+    return np.asarray(column, np.int64)
+
+
+def require(run: RunLike, *columns: str) -> None:
+    """Refuse by name when the log lacks a column that the question needs."""
+    missing = [c for c in columns if c not in run.columns]
+    if missing:
+        have = ", ".join(sorted(run.columns))
+        raise SchemaError(
+            f"{run.source}: no column {' or '.join(missing)}; the value gap needs log-probs of both "
+            f"policies. The log has: {have}. If it is there under another name: --map {missing[0]}=NAME"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    prompt: npt.NDArray[np.uint64]
+    step: npt.NDArray[np.int64] | None
+    total_reward: npt.NDArray[np.float64]
+    staleness: npt.NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRun:
+    """Rollouts that are already in memory, as a run."""
+
+    batches: tuple[Rollouts, ...]
+
+    @property
+    def source(self) -> str:
+        return "rollouts in memory"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        names = {"mu_logprobs": "mu_logprobs", "pi_logprobs": "pi_logprobs", "values": "values"}
+        present = {
+            n: n for n in names if all(getattr(b, n) is not None for b in self.batches)
+        }
+        return present | {"reward": "rewards"}
+
+    def rollouts(self, needed: Any = None) -> Iterator[Rollouts]:
+        first = 0
+        for batch in self.batches:
+            yield replace(batch, row=np.arange(first, first + batch.n_rollouts))
+            first += batch.n_rollouts
+
+    def index(self) -> _Index:
+        steps = [b.step for b in self.batches]
+        known = [s for s in steps if s is not None]
+        return _Index(
+            np.concatenate([b.prompt for b in self.batches]),
+            np.concatenate(known) if len(known) == len(steps) else None,
+            np.concatenate([_total_rewards(b) for b in self.batches]),
+            np.concatenate([_staleness(b) for b in self.batches]),
+        )
+
+
+def _total_rewards(batch: Rollouts) -> npt.NDArray[np.float64]:
+    if not batch.dense:
+        return batch.rewards
+    ends = np.concatenate([[0.0], np.cumsum(batch.rewards)])
+    total = ends[batch.offsets[1:]] - ends[batch.offsets[:-1]]
+    return np.where(batch.has_reward, total, np.nan)
+
+
+def _staleness(batch: Rollouts) -> npt.NDArray[np.int64]:
+    trainer, behavior = batch.trainer_version, batch.behavior_version
+    if trainer is None or behavior is None:
+        return np.full(batch.n_rollouts, UNKNOWN)
+    known = (trainer != UNKNOWN) & (behavior != UNKNOWN)
+    return np.where(known, np.where(known, trainer, 0) - np.where(known, behavior, 0), UNKNOWN)
+
+
+def as_run(run: RunLike | Iterable[Rollouts]) -> RunLike:
+    """A run as it is; one `Rollouts` or several as a run in memory."""
+    if isinstance(run, Rollouts):
+        return MemoryRun((run,))
+    if hasattr(run, "index") and hasattr(run, "columns"):
+        return run
+    return MemoryRun(tuple(run))  # type: ignore[arg-type]
