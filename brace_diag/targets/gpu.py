@@ -135,7 +135,7 @@ def log10_kappa(
     log_c[rows.last] = 0.0
     whole = rec.tail == TAIL_VALUE
     total = rows.window(torch.ones_like(log_c), log_c, rows.longest if whole else rec.window)[1]
-    total = total + rows.horizon * float(np.log(rec.gamma))
+    total = total + rows.horizon.double() * float(np.log(rec.gamma))
     if rec.reads_weights and rec.tail != TAIL_RETURN:
         at_end = log_w.clamp(max=float(np.log(rec.rho_bar)))[rows.last]
         total = total + torch.repeat_interleave(at_end, rows.lengths[rows.filled])

@@ -31,10 +31,10 @@ class Library:
         """`x` as a C-contiguous array of float32 or float64; without a copy where it is one."""
         array = host(x, name)
         if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
-            return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+            return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
         try:
             half = array.dtype.name in ("float16", "bfloat16")
-            return np.ascontiguousarray(array, dtype=np.float32 if half else np.float64)
+            return np.asarray(array, dtype=np.float32 if half else np.float64, order="C")
         except (TypeError, ValueError):
             raise InputError(
                 f"{name} holds {array.dtype}; it must hold real numbers (any float or integer type)"

@@ -36,7 +36,7 @@ def _capped(cap: float, w: float) -> float:
 
 def _residuals(values: Array, rewards: Array, bootstrap: float, gamma: float) -> list[float]:
     """δ_t = r_t + γ V(s_{t+1}) - V(s_t)."""
-    following = [*values[1:].tolist(), bootstrap]
+    following = [*values.tolist(), bootstrap][1:]
     return [
         float(r) + gamma * float(nxt) - float(v)
         for r, nxt, v in zip(rewards, following, values, strict=True)
