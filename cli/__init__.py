@@ -1,0 +1,1 @@
+"""The command line of brace-diag: parses, calls, prints; no numerics."""

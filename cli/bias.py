@@ -1,0 +1,89 @@
+"""`brace-diag bias`: the value gap of a log, as a table, as JSON, as a figure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brace_diag.errors import InputError
+
+from . import options as opt
+from .document import document
+from .gap_text import gap_text
+from .progress import progress
+from .sources import open_source, source_block
+from .terminal import Terminal, emit, say
+
+if TYPE_CHECKING:
+    from brace_diag.readers import Run
+    from brace_diag.results import ValueGap
+    from brace_diag.settings import GapSettings
+
+
+def bias(
+    source: str,
+    *,
+    by: opt.By | None,
+    positions: bool,
+    axis: opt.Axis,
+    baseline: opt.Baseline,
+    gamma: float,
+    level: float,
+    format: opt.LogFormat,
+    map: list[str] | None,
+    steps: str | None,
+    json: bool,
+    plot: Path | None,
+    threads: int | None,
+    quiet: bool,
+) -> None:
+    """Run the command."""
+    from brace_diag.settings import GapSettings
+
+    if positions and by is None:
+        raise InputError("--positions belongs to --by step or --by staleness; add one of them")
+    settings = GapSettings(
+        gamma=gamma,
+        level=level,
+        baseline=baseline.value,
+        by=None if by is None else by.value,
+        by_positions=positions,
+        axis=axis.value,
+    )
+    opt.check_plot(plot)
+    run = open_source(source, format=format, map=map, steps=steps)
+    gap = measure(run, settings, threads=threads, quiet=quiet)
+    emit(bias_document(source, steps, run, gap) if json else gap_text(gap, Terminal.of(sys.stdout)))
+    draw(gap, plot, quiet=quiet)
+
+
+def measure(run: Run, settings: GapSettings, *, threads: int | None, quiet: bool) -> ValueGap:
+    """The gap of a run, with progress on stderr."""
+    from brace_diag.engines.local import value_gap
+
+    with progress("measuring the gap", quiet=quiet) as report:
+        return value_gap(run, settings, threads=threads, progress=report)
+
+
+def bias_document(source: str, steps: str | None, run: Run, gap: ValueGap) -> str:
+    """The JSON document of `bias`."""
+    return document(
+        "bias",
+        source=source_block(source, steps, run),
+        settings=gap.settings.to_dict(),
+        quality=gap.quality.to_dict(),
+        results=gap.to_dict(),
+        notes=gap.notes,
+    )
+
+
+def draw(gap: ValueGap, path: Path | None, *, quiet: bool) -> None:
+    """Write the figure of a gap where one was asked for."""
+    if path is None:
+        return
+    from brace_diag.plots import gap_figure, keyed_figure, save_figure
+
+    make: Any = gap_figure if gap.settings.by is None else keyed_figure
+    save_figure(make(gap), path)
+    say(f"wrote {path}", quiet=quiet)

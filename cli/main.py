@@ -1,0 +1,181 @@
+"""The commands and their options, and what becomes of their errors.
+
+Only the standard library and typer are loaded here: whatever computes is imported inside the
+command that needs it, so that `--help` and shell completion answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from brace_diag.errors import BraceDiagError
+
+from . import options as opt
+from .terminal import say
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+# typer brings its own click, or uses the installed one: both hang this class above BadParameter.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="brace-diag",
+    help="Measure how stale a critic is, from the log of an asynchronous RL run.",
+    epilog="Start with: brace-diag demo",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from brace_diag._version import __version__
+
+        typer.echo(f"brace-diag {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(EXIT_ERROR)
+
+
+@app.command("inspect")
+def _inspect(
+    source: opt.Source,
+    format: opt.FormatOption = opt.LogFormat.AUTO,
+    map: opt.MapOption = None,
+    steps: opt.StepsOption = None,
+    json: opt.JsonOption = False,
+    quiet: opt.QuietOption = False,
+    debug: opt.DebugOption = False,
+) -> None:
+    """Say what is in a log: columns, counts, oddities, and which questions it can answer."""
+    from .inspect_log import inspect_log
+
+    inspect_log(source, format=format, map=map, steps=steps, json=json, quiet=quiet)
+
+
+@app.command("bias")
+def _bias(
+    source: opt.Source,
+    by: opt.ByOption = None,
+    positions: opt.PositionsOption = False,
+    axis: opt.AxisOption = opt.Axis.POSITION,
+    baseline: opt.BaselineOption = opt.Baseline.AUTO,
+    gamma: opt.GammaOption = 1.0,
+    level: opt.LevelOption = 0.95,
+    format: opt.FormatOption = opt.LogFormat.AUTO,
+    map: opt.MapOption = None,
+    steps: opt.StepsOption = None,
+    json: opt.JsonOption = False,
+    plot: opt.PlotOption = None,
+    threads: opt.ThreadsOption = None,
+    quiet: opt.QuietOption = False,
+    debug: opt.DebugOption = False,
+) -> None:
+    """Measure the value gap b(t) = V^pi - V^mu by token position, and the critic's bias.
+
+    mu is the policy that sampled the log, pi the one being updated. b is in units of the return;
+    above 0, pi earns more than mu did, and a critic fitted to the log is too low by that much.
+    """
+    from .bias import bias
+
+    bias(
+        source,
+        by=by,
+        positions=positions,
+        axis=axis,
+        baseline=baseline,
+        gamma=gamma,
+        level=level,
+        format=format,
+        map=map,
+        steps=steps,
+        json=json,
+        plot=plot,
+        threads=threads,
+        quiet=quiet,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0: a result was printed; 2: wrong usage or a log that cannot be read; 130: interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a letter shows a question mark; it does not cost the result.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    with warnings.catch_warnings():
+        if not debug:
+            warnings.showwarning = _show_warning
+        try:
+            return _run(words)
+        except Exception as error:
+            if debug:
+                traceback.print_exc()
+            else:
+                say(_explain(error))
+            return EXIT_ERROR
+
+
+def _run(words: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=words, prog_name="brace-diag", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
+    if code == EXIT_INTERRUPTED:
+        say("interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> str:
+    """An error as the one or two lines that its reader can act on."""
+    if isinstance(error, BraceDiagError):
+        return f"error: {error}"
+    if isinstance(error, UsageError):
+        return _explain_usage(error)
+    if isinstance(error, MemoryError):
+        return "error: not enough memory; give the program more, or read fewer steps with --steps"
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"error: {where}{error.strerror}"
+    kind = type(error).__name__
+    return (
+        f"internal error: {kind}: {' '.join(str(error).split())}\n"
+        "this is a fault of brace-diag: run again with --debug and report what it prints"
+    )
+
+
+def _explain_usage(error: Exception) -> str:
+    message = getattr(error, "format_message", error.__str__)().replace("Value error, ", "")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "brace-diag"
+    lines = [f"error: {' '.join(message.split()).rstrip('.')}"]
+    if "unexpected extra argument" in message:
+        lines[0] += "; a command reads one SOURCE: put a glob in quotes, or name the folder"
+    lines.append(f"see: {command} --help")
+    return "\n".join(lines)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"warning: {' '.join(str(message).split())}")

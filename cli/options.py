@@ -1,0 +1,191 @@
+"""Options that several commands share, and the parsers of their little languages."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from brace_diag.errors import InputError
+
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+class LogFormat(StrEnum):
+    """Formats that a reader can be told to expect."""
+
+    AUTO = "auto"
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+
+
+class By(StrEnum):
+    """Keys of the keyed estimates."""
+
+    STEP = "step"
+    STALENESS = "staleness"
+
+
+class Baseline(StrEnum):
+    """What returns are centred by."""
+
+    AUTO = "auto"
+    CRITIC = "critic"
+    GROUP = "group"
+
+
+class Axis(StrEnum):
+    """What the gap is drawn along."""
+
+    POSITION = "position"
+    HORIZON = "horizon"
+    RELATIVE = "relative"
+
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A log: a file, a folder (one file or folder per step), or a quoted glob.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[
+    LogFormat, typer.Option("--format", help="Format of the log; auto goes by the file names.")
+]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="CANONICAL=THEIRS",
+        help="Read a column under another name, e.g. mu_logprobs=rollout_log_probs. Repeatable.",
+        show_default=False,
+    ),
+]
+StepsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        metavar="A:B:C",
+        help="Only these trainer steps, as in Python: from A, below B, every C-th. Or one step.",
+        show_default=False,
+    ),
+]
+GammaOption = Annotated[
+    float, typer.Option("--gamma", metavar="NUMBER", help="Discount per policy token, in (0, 1].")
+]
+LevelOption = Annotated[
+    float, typer.Option("--level", metavar="NUMBER", help="Level of the intervals, in (0, 1).")
+]
+ByOption = Annotated[
+    By | None,
+    typer.Option("--by", help="Also one estimate per step or per staleness.", show_default=False),
+]
+PositionsOption = Annotated[
+    bool, typer.Option("--positions", help="With --by: the gap by position for every key.")
+]
+BaselineOption = Annotated[
+    Baseline,
+    typer.Option(
+        "--baseline",
+        help="What returns are centred by: the critic, also the prompt's other rollouts (group), "
+        "or whichever gives the smaller standard error (auto).",
+    ),
+]
+AxisOption = Annotated[
+    Axis,
+    typer.Option(
+        "--axis", help="What the gap runs along. Only position is unbiased where lengths vary."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print strict JSON instead of tables.")]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help="Also draw the result; the name ends in .png, .svg or .pdf.",
+        show_default=False,
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        help="Threads to use; all cores if not given. The result does not depend on it.",
+        show_default=False,
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress and no messages on stderr but errors.")
+]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+
+
+def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
+    """`canonical=theirs` pairs as a dictionary."""
+    renamed: dict[str, str] = {}
+    for pair in pairs or ():
+        canonical, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not (canonical and equals and theirs):
+            raise InputError(
+                f"--map {pair!r} is not CANONICAL=THEIRS; "
+                "write for example --map mu_logprobs=rollout_log_probs"
+            )
+        if renamed.get(canonical, theirs) != theirs:
+            raise InputError(
+                f"--map gives {canonical} twice: {renamed[canonical]!r} and {theirs!r}; keep one"
+            )
+        renamed[canonical] = theirs
+    return renamed or None
+
+
+def parse_steps(text: str | None) -> slice | None:
+    """`a:b:c` as a half-open slice of step numbers; a single number is that step."""
+    if text is None:
+        return None
+    parts = text.split(":")
+    try:
+        numbers = [int(part) if part.strip() else None for part in parts]
+    except ValueError:
+        numbers = []
+    if not 1 <= len(numbers) <= 3 or (len(parts) == 1 and numbers[0] is None):
+        raise InputError(
+            f"--steps {text!r} is not A:B:C; write for example --steps 100:200 (100 to 199), "
+            "--steps 100:200:20, --steps 100: or --steps 150"
+        )
+    if len(numbers) == 1:
+        only = numbers[0]
+        return slice(only, None if only is None else only + 1, None)
+    start, stop, stride = (*numbers, None)[:3]
+    if stride is not None and stride < 1:
+        raise InputError(f"--steps {text!r}: the stride is {stride}; it must be 1 or more")
+    if start is not None and stop is not None and stop <= start:
+        raise InputError(f"--steps {text!r} holds no step: it runs from {start} to below {stop}")
+    return slice(start, stop, stride)
+
+
+def check_plot(path: Path | None) -> None:
+    """Refuse a figure's name before anything is computed for it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        raise InputError(
+            f"--plot {path}: the ending {path.suffix or '(none)'} is not one of "
+            f"{', '.join(PLOT_SUFFIXES)}; the ending chooses the format"
+        )
+    check_folder(path, "--plot")
+
+
+def check_folder(path: Path, option: str) -> None:
+    """Refuse a file's name whose folder is not there, or which is itself a folder."""
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; give the name of a file")
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {folder}; make it first")
