@@ -39,6 +39,9 @@ class DataQuality:
     pi_filled: int = _counter("policy tokens whose pi log-prob is a fill value; taken as missing")
     rewards_missing: int = _counter("rollouts without a reward (null or NaN)")
     rewards_folded: int = _counter("rewards moved from a non-policy token to a policy token")
+    rewards_conflict: int = _counter(
+        "rollouts whose `reward` is not the sum of their `rewards`; the latter are used"
+    )
     rewards_on_empty: int = _counter("rows without a policy token that carry a reward")
     n_truncated: int = _counter("rollouts cut before their end")
     truncated_without_bootstrap: int = _counter("truncated rollouts without a bootstrap; 0 used")

@@ -1,4 +1,4 @@
-"""`Rollouts`: packed policy tokens of many rollouts; the only shape that estimators and targets see.
+"""`Rollouts`: packed policy tokens; the only shape of a log that estimators and targets see.
 
 The data contract is checked once, where a `Rollouts` is built (see `rollouts_build`): off-policy
 tokens are gone, missing numbers are NaN, rewards sit on policy tokens, every exception is counted.
@@ -38,11 +38,14 @@ class Rollouts:
         prompt: uint64 (n_rollouts,) stable hash of the prompt id, the cluster of every interval.
         has_w: bool (n_rollouts,), every log w of the rollout is a number or -inf.
         has_values: bool (n_rollouts,), every value of the rollout is finite.
-        has_reward: bool (n_rollouts,), the return is known.
+        has_reward: bool (n_rollouts,), the return is known. Empty rollouts are False in all three;
+            a terminal reward that they carry stays in `rewards`.
         quality: counts of what was met on the way.
-        row: int64 (n_rollouts,), index of the row in the whole run, in reading order.
+        row: int64 (n_rollouts,), number of the row among all rows that are read of the run, in
+            reading order from 0 (a filter on steps is applied before numbering).
         step: int64 (n_rollouts,) trainer step, `UNKNOWN` where not logged; or None.
-        trainer_version, behavior_version: int64 (n_rollouts,), likewise.
+        trainer_version, behavior_version: int64 (n_rollouts,), likewise. Where only `versions`
+            are logged, `behavior_version` is that of the first policy token.
         versions: int64 (n_tokens,) policy version that sampled each token, or None.
         truncated: bool (n_rollouts,), or None if not logged.
         entropy, prox_logprobs: (n_tokens,) or None.
@@ -51,6 +54,8 @@ class Rollouts:
         rollout_id: uint64 (n_rollouts,) stable hash of the rollout id, or None.
         token_index: int64 (n_tokens,), place of each policy token within its row's own lists, or
             None where every token is a policy token.
+
+    Arrays are read-only: those read from Arrow lists are views of its buffers.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -99,3 +104,52 @@ class Rollouts:
         from brace_diag.settings import N_GROUPS
 
         return (self.prompt % np.uint64(N_GROUPS)).astype(np.int64)
+
+    @property
+    def staleness(self) -> npt.NDArray[np.int64] | None:
+        """Trainer version - behaviour version, (n_rollouts,); `UNKNOWN` or None as those two."""
+        if self.trainer_version is None or self.behavior_version is None:
+            return None
+        known = (self.trainer_version != UNKNOWN) & (self.behavior_version != UNKNOWN)
+        # UNKNOWN is replaced before the subtraction, which would overflow.
+        trainer = np.where(known, self.trainer_version, 0)
+        behavior = np.where(known, self.behavior_version, 0)
+        return np.where(known, trainer - behavior, UNKNOWN)
+
+    @property
+    def total_reward(self) -> npt.NDArray[np.float64]:
+        """Undiscounted sum of each rollout's rewards, (n_rollouts,); NaN unless `has_reward`."""
+        if not self.dense:
+            return np.where(self.has_reward, self.rewards, np.nan)
+        from brace_diag.rollouts_kernels import row_sums
+
+        return np.where(self.has_reward, row_sums(self.rewards, self.offsets), np.nan)
+
+    @classmethod
+    def from_arrow(
+        cls,
+        table: Any,
+        *,
+        where: str = "",
+        first_row: int = 0,
+        file_rows: npt.NDArray[np.int64] | None = None,
+        wide: bool | None = None,
+    ) -> Rollouts:
+        """Build from an Arrow table or record batch; see `rollouts_build.from_arrow`."""
+        from brace_diag.rollouts_build import from_arrow
+
+        return from_arrow(table, where=where, first_row=first_row, file_rows=file_rows, wide=wide)
+
+    @classmethod
+    def from_padded(cls, *, first_row: int = 0, **columns: Any) -> Rollouts:
+        """Build from (n_rollouts, width) arrays; see `rollouts_from_arrays.from_padded`."""
+        from brace_diag.rollouts_from_arrays import from_padded
+
+        return from_padded(columns, first_row)
+
+    @classmethod
+    def from_lists(cls, *, first_row: int = 0, **columns: Any) -> Rollouts:
+        """Build from one list per rollout; see `rollouts_from_arrays.from_lists`."""
+        from brace_diag.rollouts_from_arrays import from_lists
+
+        return from_lists(columns, first_row)
