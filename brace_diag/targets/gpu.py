@@ -23,6 +23,11 @@ from brace_diag.targets.recursion import TAIL_RETURN, TAIL_VALUE, Recursion
 Tensor = torch.Tensor
 
 
+def _tensor(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """`array` on the device; a read-only one is copied, since tensors are always writable."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
+
+
 class OnHost(Library):
     """Tensors computed by the numba kernels: those on the CPU, or on a device without float64."""
 
@@ -45,7 +50,7 @@ class OnDevice(Library):
 
     def floats(self, x: Any, name: str) -> Tensor:
         if not isinstance(x, torch.Tensor):
-            return torch.from_numpy(super().floats(x, name)).to(self.device)
+            return _tensor(super().floats(x, name), self.device)
         if x.device != self.device:
             raise InputError(
                 f"{name} is on {x.device}, other arguments on {self.device}; move it there"
@@ -61,7 +66,7 @@ class OnDevice(Library):
         return bool(array.dtype == torch.float64)
 
     def take(self, array: Any, index: Offsets) -> Tensor:
-        return torch.as_tensor(array[torch.from_numpy(index).to(self.device)])
+        return torch.as_tensor(array[_tensor(index, self.device)])
 
     def empty(self, n_tokens: int, float64: bool) -> Tensor:
         dtype = torch.float64 if float64 else torch.float32
@@ -71,7 +76,7 @@ class OnDevice(Library):
         if layout.index is None:
             return torch.as_tensor(packed.reshape(layout.shape))
         out = torch.full((int(np.prod(layout.shape)),), fill, dtype=packed.dtype).to(self.device)
-        out[torch.from_numpy(layout.index).to(self.device)] = packed
+        out[_tensor(layout.index, self.device)] = packed
         return out.reshape(layout.shape)
 
 
@@ -93,7 +98,7 @@ def targets(
 ) -> None:
     """Write the target of every packed token to `out`; arguments as in `cpu.targets`."""
     rows = _Rows(offsets, out.device)
-    after = torch.from_numpy(bootstrap).to(out.device)
+    after = _tensor(bootstrap, out.device)
     r = rows.rewards(rewards)
     end = r[rows.last] + rec.gamma * after[rows.filled]
     v = a = b = following = r  # placeholders where the critic is not read
@@ -156,7 +161,7 @@ def advantages(
 ) -> None:
     """Write r_s + γ target_{s+1} - V_s to `out`; after each last token the bootstrap."""
     rows = _Rows(offsets, out.device)
-    following = rows.next(target.double(), torch.from_numpy(bootstrap).to(out.device))
+    following = rows.next(target.double(), _tensor(bootstrap, out.device))
     out.copy_(rows.rewards(rewards) + gamma * following - values.double())
 
 
@@ -178,9 +183,9 @@ class _Rows:
         lengths = np.diff(offsets)
         self.n_tokens = int(offsets[-1])
         self.longest = int(lengths.max(initial=0))
-        self.lengths = torch.from_numpy(lengths).to(device)
+        self.lengths = _tensor(lengths, device)
         self.filled = self.lengths > 0
-        ends = torch.from_numpy(offsets[1:]).to(device)
+        ends = _tensor(offsets[1:], device)
         self.last = ends[self.filled] - 1
         self.horizon = torch.repeat_interleave(ends - 1, self.lengths) - torch.arange(
             self.n_tokens, device=device
@@ -191,7 +196,7 @@ class _Rows:
         if rewards.ndim == 1:
             return torch.as_tensor(rewards).double()
         r = torch.zeros(self.n_tokens, dtype=torch.float64, device=self.last.device)
-        r[self.last] = torch.as_tensor(rewards).to(r.device).reshape(-1)[self.filled]
+        r[self.last] = _tensor(rewards.reshape(-1), r.device)[self.filled]
         return r
 
     def next(self, x: Tensor, after: Tensor) -> Tensor:

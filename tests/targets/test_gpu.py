@@ -40,7 +40,7 @@ def test_targets_at_awkward_sizes(
             gpu.targets(
                 recursion(target, **given),
                 *tensors(batch),
-                rewards if rewards is not terminal else torch.from_numpy(terminal),
+                rewards,
                 batch.bootstrap,
                 batch.offsets,
                 out,
@@ -114,6 +114,16 @@ def test_missing_ratios_stay_in_their_windows_on_a_device(rng, make_batch, on_de
         assert np.isnan(got).any()
         assert np.isfinite(got[:6]).all()
         assert np.isfinite(got[12:]).all()
+
+
+def test_read_only_numpy_arguments_on_a_device(rng, make_batch, on_device):
+    batch = make_batch((4, 9), rng)
+    for array in (batch.mu, batch.values, batch.rewards, batch.offsets, batch.bootstrap):
+        array.flags.writeable = False
+    both = {"offsets": batch.offsets, "bootstrap": batch.bootstrap, "k": 2}
+    arguments = batch.arguments("brace", batch.rewards)
+    got = public.brace_targets(torch.tensor(batch.mu), *arguments[1:], **both)
+    np.testing.assert_allclose(got.numpy(), public.brace_targets(*arguments, **both), rtol=1e-13)
 
 
 def test_no_tokens_on_a_device(on_device):
