@@ -41,7 +41,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.ready-test
-	$(BIN)/python -m benchmarks
+	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
