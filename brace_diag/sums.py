@@ -97,13 +97,15 @@ class Jackknife:
         return np.where(self.n_groups >= 2, se, np.nan)
 
     def contrast(self, weights: Array) -> Jackknife:
-        """The linear combination θ @ weights, weights (n_outputs, n_new) or (n_outputs,)."""
-        matrix = weights[:, None] if weights.ndim == 1 else weights
-        used = matrix != 0
-        n_groups = np.array([self.n_groups[used[:, j]].min(initial=N_GROUPS) for j in range(used.shape[1])])
-        zero = np.where(used.any(axis=1), self.value, 0.0)
-        dev = np.where(used.any(axis=1), self.deviations, 0.0)
-        return Jackknife(zero @ matrix, dev @ matrix, n_groups.astype(np.int64))
+        """The linear combination Σ_j weights_j θ_j, weights (n_outputs,), as one output."""
+        used = np.flatnonzero(weights)
+        w = weights[used]
+        n_groups = int(self.n_groups[used].min(initial=N_GROUPS))
+        return Jackknife(
+            np.array([self.value[used] @ w]),
+            (self.deviations[:, used] @ w)[:, None],
+            np.array([n_groups], np.int64),
+        )
 
 
 def jackknife(
@@ -145,7 +147,7 @@ def sup_t_critical(
     """Critical value c so that estimate ± c se holds over all outputs at once at `level`.
 
     The maximum of |t| over outputs is simulated from the outputs' joint jackknife law: Gaussian
-    multipliers on the groups' deviations over an independent chi of the smallest degrees of
+    draws with the correlation of the groups' deviations over an independent chi of the smallest degrees of
     freedom (Montiel Olea & Plagborg-Møller 2019). None when no output has a standard error.
     """
     usable = (jack.n_groups >= 2) & np.isfinite(jack.value) & (np.nan_to_num(jack.se) > 0)
@@ -153,6 +155,10 @@ def sup_t_critical(
         return None
     dev = jack.deviations[:, usable]
     unit = dev / np.sqrt(np.sum(dev**2, axis=0))
+    if len(unit) > unit.shape[1]:
+        # A smaller square root of the same correlation matrix draws the same law cheaper.
+        values, vectors = np.linalg.eigh(unit.T @ unit)
+        unit = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     df = float(jack.n_groups[usable].min() - 1)
     largest = np.empty(draws)
     chi = np.sqrt(rng.chisquare(df, size=draws) / df)
@@ -210,11 +216,12 @@ class Histogram:
 
 @dataclass(slots=True)
 class TopK:
-    """The k largest values of every cell, kept as sorted sets that merge exactly.
+    """The k largest values of every cell, kept as sets that merge exactly.
 
     Attributes:
         k: how many are kept for a cell.
-        values: float64 (n_cells, k), ascending, -inf where fewer have been seen.
+        values: float64 (n_cells, k), smallest kept first, the rest unordered; -inf where fewer
+            have been seen. `largest` gives them in order.
     """
 
     k: int
@@ -231,21 +238,24 @@ class TopK:
 
     def add(self, values: Array) -> None:
         """Add values (n, n_cells); NaN marks a cell without one."""
-        self.grow(values.shape[1])
-        fresh = np.where(np.isnan(values), -np.inf, values).T  # (n_cells, n)
         n_cells = values.shape[1]
-        floor = self.values[:n_cells, 0]
-        if not (fresh > floor[:, None]).any():
-            return
-        self._take(fresh, n_cells)
+        self.grow(n_cells)
+        with np.errstate(invalid="ignore"):
+            above = values > self.values[:n_cells, 0]
+        for cell in np.flatnonzero(above.any(axis=0)):
+            self._take(int(cell), values[above[:, cell], cell])
 
     def merge(self, other: TopK) -> None:
         if other.k != self.k:
             raise InputError(f"top-{other.k} cannot be merged into top-{self.k}")
         self.grow(len(other.values))
-        self._take(other.values, len(other.values))
+        for cell, theirs in enumerate(other.values):
+            self._take(cell, theirs)
 
-    def _take(self, fresh: Array, n_cells: int) -> None:
-        both = np.concatenate([self.values[:n_cells], fresh], axis=1)
-        both = np.partition(both, both.shape[1] - self.k, axis=1)[:, -self.k :]
-        self.values[:n_cells] = np.sort(both, axis=1)
+    def _take(self, cell: int, fresh: Array) -> None:
+        both = np.concatenate([self.values[cell], fresh])
+        self.values[cell] = np.partition(both, len(fresh))[len(fresh) :]
+
+    def largest(self, cell: int) -> Array:
+        """The kept values of a cell, ascending, (k,)."""
+        return np.sort(self.values[cell])

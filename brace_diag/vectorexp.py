@@ -27,8 +27,9 @@ def exp_into(x, out, n):  # type: ignore[no-untyped-def]
     poly = np.empty(_BLOCK)
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
+        xs, outs = x[start : start + size], out[start : start + size]
         for j in range(size):
-            a = x[start + j]
+            a = xs[j]
             a = a if a < _LARGEST else _LARGEST
             a = a if a > _SMALLEST else _SMALLEST
             shifted = a * _LOG2_E + _TO_INTEGER
@@ -53,4 +54,4 @@ def exp_into(x, out, n):  # type: ignore[no-untyped-def]
         for j in range(size):
             bits[j] = (bits[j] + 1023) << 52  # the low bits of `shifted` hold the integer n
         for j in range(size):
-            out[start + j] = poly[j] * scale[j] if x[start + j] >= _SMALLEST else 0.0
+            outs[j] = poly[j] * scale[j] if xs[j] >= _SMALLEST else 0.0

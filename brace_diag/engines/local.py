@@ -202,12 +202,10 @@ class GapPass:
         )
 
     def _count_stale(self, batch: Rollouts) -> None:
-        trainer, behavior = batch.trainer_version, batch.behavior_version
-        if trainer is None or behavior is None:
-            return
-        dated = (trainer != UNKNOWN) & (behavior != UNKNOWN)
-        self.n_dated += int(dated.sum())
-        self.n_stale += int((dated & (trainer > behavior)).sum())
+        staleness = batch.staleness
+        if staleness is not None:
+            self.n_dated += int((staleness != UNKNOWN).sum())
+            self.n_stale += int((staleness > 0).sum())
 
     def _stale_share(self) -> float | None:
         return self.n_stale / self.n_dated if self.n_dated else None
@@ -263,11 +261,9 @@ class MemoryRun:
 
     @property
     def columns(self) -> dict[str, str]:
-        names = {"mu_logprobs": "mu_logprobs", "pi_logprobs": "pi_logprobs", "values": "values"}
-        present = {
-            n: n for n in names if all(getattr(b, n) is not None for b in self.batches)
-        }
-        return present | {"reward": "rewards"}
+        names = ("mu_logprobs", "pi_logprobs", "values")
+        present = [n for n in names if all(getattr(b, n) is not None for b in self.batches)]
+        return {n: n for n in (*present, "reward")}
 
     def rollouts(self, needed: Any = None) -> Iterator[Rollouts]:
         first = 0
@@ -278,28 +274,13 @@ class MemoryRun:
     def index(self) -> _Index:
         steps = [b.step for b in self.batches]
         known = [s for s in steps if s is not None]
+        dated = [s for s in (b.staleness for b in self.batches) if s is not None]
         return _Index(
             np.concatenate([b.prompt for b in self.batches]),
             np.concatenate(known) if len(known) == len(steps) else None,
-            np.concatenate([_total_rewards(b) for b in self.batches]),
-            np.concatenate([_staleness(b) for b in self.batches]),
+            np.concatenate([b.total_reward for b in self.batches]),
+            np.concatenate(dated) if len(dated) == len(steps) else None,
         )
-
-
-def _total_rewards(batch: Rollouts) -> npt.NDArray[np.float64]:
-    if not batch.dense:
-        return batch.rewards
-    ends = np.concatenate([[0.0], np.cumsum(batch.rewards)])
-    total = ends[batch.offsets[1:]] - ends[batch.offsets[:-1]]
-    return np.where(batch.has_reward, total, np.nan)
-
-
-def _staleness(batch: Rollouts) -> npt.NDArray[np.int64]:
-    trainer, behavior = batch.trainer_version, batch.behavior_version
-    if trainer is None or behavior is None:
-        return np.full(batch.n_rollouts, UNKNOWN)
-    known = (trainer != UNKNOWN) & (behavior != UNKNOWN)
-    return np.where(known, np.where(known, trainer, 0) - np.where(known, behavior, 0), UNKNOWN)
 
 
 def as_run(run: RunLike | Iterable[Rollouts]) -> RunLike:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+from numba import njit, prange
 
 from brace_diag.rollouts import Rollouts
 
@@ -22,38 +22,48 @@ CHANCE = math.log(1e-6)
 """Log-probability under mu below which a second equal draw is taken for a copy."""
 
 
-@njit(cache=True, nogil=True)
-def _hash_rows(offsets, bits, start):  # type: ignore[no-untyped-def]
-    """FNV-like 64-bit hash of each rollout's bit patterns, continued from `start`."""
-    out = start.copy()
-    for i in range(len(offsets) - 1):
-        h = out[i]
-        for t in range(offsets[i], offsets[i + 1]):
-            h = (h ^ np.uint64(bits[t])) * np.uint64(0x9E3779B97F4A7C15)
-            h ^= h >> np.uint64(29)
-        out[i] = h
-    return out
+PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit(cache=True, nogil=True)
-def _row_sums(offsets, x):  # type: ignore[no-untyped-def]
-    out = np.zeros(len(offsets) - 1)
-    for i in range(len(offsets) - 1):
+def _step(h, word):  # type: ignore[no-untyped-def]
+    h = (h ^ np.uint64(word)) * PRIME
+    return h ^ (h >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath={"reassoc", "nsz"})
+def _digest(offsets, mu, pi, mu_bits, pi_bits, out, chance):  # type: ignore[no-untyped-def]
+    """Continue `out` with each rollout's bit patterns; put the log-probability under mu in chance.
+
+    Two columns and two lanes of each keep the multiplier busy; lanes are folded at the end.
+    """
+    for i in prange(len(offsets) - 1):
+        first, last = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
+        a = out[i]
+        b, c, d = a ^ PRIME, a + PRIME, ~a
+        whole = first + (last - first) // np.uint64(2) * np.uint64(2)
+        for t in range(first, whole, np.uint64(2)):
+            a, b = _step(a, mu_bits[t]), _step(b, pi_bits[t])
+            c, d = _step(c, mu_bits[t + 1]), _step(d, pi_bits[t + 1])
+        for t in range(whole, last):
+            a, b = _step(a, mu_bits[t]), _step(b, pi_bits[t])
+        out[i] = _step(_step(_step(a, b), c), d)
         total = 0.0
-        for t in range(offsets[i], offsets[i + 1]):
-            total += np.float64(x[t])
-        out[i] = total
-    return out
+        for t in range(first, last):
+            total += np.float64(mu[t])
+        chance[i] = total
 
 
-def content_hash(batch: Rollouts) -> npt.NDArray[np.uint64]:
-    """Hash of prompt, length and log-probs of every rollout, (n_rollouts,)."""
-    h = batch.prompt ^ batch.lengths.astype(np.uint64)
-    for column in (batch.mu_logprobs, batch.pi_logprobs):
-        if column is not None:
-            bits: Any = column.view(f"u{column.dtype.itemsize}")
-            h = _hash_rows(batch.offsets, bits, h)
-    return h
+def content_digest(batch: Rollouts) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
+    """Hash of prompt, length and log-probs of every rollout, and Σ log mu; (n_rollouts,) each."""
+    digest = batch.prompt ^ batch.lengths.astype(np.uint64)
+    chance = np.full(batch.n_rollouts, -np.inf)
+    mu = batch.mu_logprobs
+    pi = mu if batch.pi_logprobs is None else batch.pi_logprobs
+    if mu is not None and pi is not None:
+        bits: Any = mu.view(f"u{mu.dtype.itemsize}")
+        _digest(batch.offsets, mu, pi, bits, pi.view(f"u{pi.dtype.itemsize}"), digest, chance)
+    return digest, chance
 
 
 @dataclass(slots=True)
@@ -68,15 +78,13 @@ class DuplicateFilter:
     def first_seen(self, batch: Rollouts) -> npt.NDArray[np.bool_]:
         """True for each rollout that is not a copy of an earlier one, (n_rollouts,)."""
         keep = np.ones(batch.n_rollouts, np.bool_)
-        hashes = content_hash(batch)
-        mu = batch.mu_logprobs
-        chance = None if mu is None else _row_sums(batch.offsets, mu)
-        lengths = batch.lengths
-        for i, content in enumerate(hashes.tolist()):
-            if lengths[i] == 0:
-                continue
-            ident = -1 if batch.rollout_id is None else int(batch.rollout_id[i])
-            keep[i] = not self._repeats(content, ident, chance is None or not chance[i] > CHANCE)
+        digest, chance = content_digest(batch)
+        improbable = (~(chance > CHANCE)).tolist()
+        idents = [-1] * len(keep) if batch.rollout_id is None else batch.rollout_id.tolist()
+        filled = (batch.lengths > 0).tolist()
+        for i, content in enumerate(digest.tolist()):
+            if filled[i]:
+                keep[i] = not self._repeats(content, idents[i], improbable[i])
         return keep
 
     def _repeats(self, content: int, ident: int, improbable: bool) -> bool:

@@ -33,6 +33,10 @@ N_START = 6
 # Σu, Σ|log w|, tokens with w != 1, used in the gap, S_0, D_0.
 N_ROLLOUT = 13
 
+# Sums may be reordered and fused (never dropped): this is what lets them become vector code. Only
+# finite numbers or +inf products reach these loops. Their indices are unsigned
+# or start at 0: one that might be negative keeps the compiler from vector code (measured: 5 times).
+FAST = {"reassoc", "contract", "nsz", "nnan"}
 MIN_LOG_W = -800.0  # exp gives exactly 0 there; keeps sums of logs finite when pi is 0
 TAME = 300.0  # products of two such exponentials stay far inside float64
 
@@ -70,6 +74,9 @@ def cell_bounds(axis, edges, length, lows, ids):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _returns(rewards, dense, i, first, length, bootstrap, gamma, out):  # type: ignore[no-untyped-def]
     """G_t = r_t + γ G_{t+1}, G_T = bootstrap."""
+    if not dense and gamma == 1.0:
+        out[:length] = bootstrap + rewards[i]
+        return
     g = bootstrap
     for t in range(length - 1, -1, -1):
         r = 0.0
@@ -81,14 +88,15 @@ def _returns(rewards, dense, i, first, length, bootstrap, gamma, out):  # type: 
         out[t] = g
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, nogil=True, fastmath=FAST)
 def _capped_sums(product, gu, gud, low, high, scale, tau):  # type: ignore[no-untyped-def]
     """Σh, Σhu, ΣhuD over low .. high-1 with h = min(scale · product, tau)."""
     h_sum = 0.0
     hu = 0.0
     hud = 0.0
-    for t in range(low, high):
-        h = min(scale * product[t], tau)
+    for t in range(np.uint64(low), np.uint64(high)):
+        h = scale * product[t]
+        h = h if h < tau else tau
         h_sum += h
         hu += h * gu[t]
         hud += h * gud[t]
@@ -110,68 +118,116 @@ def _wild_sums(log_product, gu, gud, low, high, base, tau):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
-def _put(row, at, h, hu, hud, z):  # type: ignore[no-untyped-def]
-    row[at] += h
-    row[at + 1] += hu
-    row[at + 2] += hud
-    row[at + 3] += z * hu
+def _put(pairs, g, row, at, h, hu, hud, z):  # type: ignore[no-untyped-def]
+    pairs[g, row, at] += h
+    pairs[g, row, at + 1] += hu
+    pairs[g, row, at + 2] += hud
+    pairs[g, row, at + 3] += z * hu
 
 
 @njit(cache=True, nogil=True)
-def _cell_pass(log_w, w, d, gamma, lows, n_cells, product, gu, gud, log_product, sums):  # type: ignore[no-untyped-def]
-    """Within-cell products and their sums; returns the largest |running log-product|.
+def _products(log_w, w, lows, n_cells, product, before):  # type: ignore[no-untyped-def]
+    """E_t = Π of w from the first token of t's cell up to t, and the log-product before each cell.
 
-    sums (n_cells + 1, 9): n, ΣD, Σu, ΣuD, ΣEu, ΣEuD, ΣE, max E, min E in columns 0-8 and the
-    log-product before the cell in column 9.
+    Returns: the largest |running log-product| of the rollout.
     """
     prefix = 0.0
-    extent = 0.0
+    highest = 0.0
+    lowest = 0.0
     for c in range(n_cells):
         e = 1.0
-        g = 1.0
-        s_d = 0.0
-        s_u = 0.0
-        s_ud = 0.0
-        s_eu = 0.0
-        s_eud = 0.0
-        s_e = 0.0
-        largest = 0.0
-        smallest = np.inf
-        sums[c, 9] = prefix
-        for t in range(lows[c], lows[c + 1]):
-            u = g * (w[t] - 1.0)
-            ud = u * d[t]
-            product[t] = e
-            gu[t] = u
-            gud[t] = ud
-            log_product[t] = prefix
-            s_d += d[t]
-            s_u += u
-            s_ud += ud
-            s_e += e
-            s_eu += e * u
-            s_eud += e * ud
-            largest = max(largest, e)
-            smallest = min(smallest, e)
-            e *= w[t]
-            g *= gamma
-            prefix += log_w[t]
-            extent = max(extent, abs(prefix))
-        sums[c, 0] = lows[c + 1] - lows[c]
-        sums[c, 1] = s_d
-        sums[c, 2] = s_u
-        sums[c, 3] = s_ud
-        sums[c, 4] = s_eu
-        sums[c, 5] = s_eud
-        sums[c, 6] = s_e
-        sums[c, 7] = largest
-        sums[c, 8] = smallest
-    sums[n_cells, 9] = prefix
-    return extent
+        before[c] = prefix
+        p, ws, logs = (
+            product[lows[c] : lows[c + 1]], w[lows[c] : lows[c + 1]], log_w[lows[c] : lows[c + 1]]
+        )
+        for t in range(len(p)):
+            p[t] = e
+            e *= ws[t]
+            prefix += logs[t]
+            highest = prefix if prefix > highest else highest
+            lowest = prefix if prefix < lowest else lowest
+    before[n_cells] = prefix
+    return max(highest, -lowest)
 
 
 @njit(cache=True, nogil=True)
-def _pair(row, sums, c, lows, scale, discount, z, taus, product, gu, gud):  # type: ignore[no-untyped-def]
+def _log_prefix(log_w, lows, n_cells, out):  # type: ignore[no-untyped-def]
+    """Log-product from the first cell up to each token."""
+    prefix = 0.0
+    for t in range(lows[0], lows[n_cells]):
+        out[t] = prefix
+        prefix += log_w[t]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _terms(w, returns, values, has_values, first, low, high, gamma, gu, gud):  # type: ignore[no-untyped-def]
+    """γ^(t-low) u and γ^(t-low) u D of one cell into gu, gud; returns ΣD."""
+    s_d = 0.0
+    w, returns, gu, gud = w[low:high], returns[low:high], gu[low:high], gud[low:high]
+    if has_values:
+        values = values[first + low : first + high]
+        for t in range(len(w)):
+            d = returns[t] - np.float64(values[t])
+            u = w[t] - 1.0
+            gu[t] = u
+            gud[t] = u * d
+            s_d += d
+    else:
+        for t in range(len(w)):
+            u = w[t] - 1.0
+            gu[t] = u
+            gud[t] = u * returns[t]
+            s_d += returns[t]
+    if gamma != 1.0:
+        g = 1.0
+        for t in range(len(w)):
+            gu[t] *= g
+            gud[t] *= g
+            g *= gamma
+    return s_d
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _cell_sums(product, gu, gud, low, high, row):  # type: ignore[no-untyped-def]
+    """Σu, ΣuD, ΣEu, ΣEuD, ΣE, max E, min E of one cell into row[2:9]."""
+    s_u = 0.0
+    s_ud = 0.0
+    s_eu = 0.0
+    s_eud = 0.0
+    s_e = 0.0
+    largest = 0.0
+    smallest = np.inf
+    product, gu, gud = product[low:high], gu[low:high], gud[low:high]
+    for t in range(len(product)):
+        e = product[t]
+        s_u += gu[t]
+        s_ud += gud[t]
+        s_e += e
+        s_eu += e * gu[t]
+        s_eud += e * gud[t]
+        largest = e if e > largest else largest
+        smallest = e if e < smallest else smallest
+    row[2] = s_u
+    row[3] = s_ud
+    row[4] = s_eu
+    row[5] = s_eud
+    row[6] = s_e
+    row[7] = largest
+    row[8] = smallest
+
+
+@njit(cache=True, nogil=True)
+def _cell_pass(w, returns, values, has_values, first, gamma, lows, n_cells, product, gu, gud, sums):  # type: ignore[no-untyped-def]
+    """All sums of all cells of a rollout that need no start: sums (n_cells + 1, 9)."""
+    for c in range(n_cells):
+        low, high = lows[c], lows[c + 1]
+        sums[c, 0] = high - low
+        sums[c, 1] = _terms(w, returns, values, has_values, first, low, high, gamma, gu, gud)
+        _cell_sums(product, gu, gud, low, high, sums[c])
+
+
+@njit(cache=True, nogil=True)
+def _pair(pairs, g, row, sums, c, lows, scale, discount, z, taus, product, gu, gud):  # type: ignore[no-untyped-def]
     """Add one (start, cell) pair of a tame rollout to its row; return its Σhu, ΣhuD at taus[0]."""
     first_hu = 0.0
     first_hud = 0.0
@@ -183,29 +239,29 @@ def _pair(row, sums, c, lows, scale, discount, z, taus, product, gu, gud):  # ty
             h, hu, hud = tau * sums[c, 0], tau * sums[c, 2], tau * sums[c, 3]
         else:
             h, hu, hud = _capped_sums(product, gu, gud, lows[c], lows[c + 1], scale, tau)
-        _put(row, 4 * j, h, discount * hu, discount * hud, z)
+        _put(pairs, g, row, 4 * j, h, discount * hu, discount * hud, z)
         if j == 0:
             first_hu, first_hud = discount * hu, discount * hud
     full = scale * discount
-    _put(row, 8, scale * sums[c, 6], full * sums[c, 4], full * sums[c, 5], z)
-    _put(row, 12, sums[c, 0], discount * sums[c, 2], discount * sums[c, 3], z)
+    _put(pairs, g, row, 8, scale * sums[c, 6], full * sums[c, 4], full * sums[c, 5], z)
+    _put(pairs, g, row, 12, sums[c, 0], discount * sums[c, 2], discount * sums[c, 3], z)
     return first_hu, first_hud
 
 
 @njit(cache=True, nogil=True)
-def _wild_pair(row, sums, c, s, lows, discount, z, taus, log_product, gu, gud):  # type: ignore[no-untyped-def]
+def _wild_pair(pairs, g, row, sums, c, lows, base, discount, z, taus, log_product, gu, gud):  # type: ignore[no-untyped-def]
     """The same for a rollout with extreme products."""
-    low, high, base = lows[c], lows[c + 1], sums[s, 9]
+    low, high = lows[c], lows[c + 1]
     first_hu = 0.0
     first_hud = 0.0
     for j in range(2):
         h, hu, hud = _wild_sums(log_product, gu, gud, low, high, base, taus[j])
-        _put(row, 4 * j, h, discount * hu, discount * hud, z)
+        _put(pairs, g, row, 4 * j, h, discount * hu, discount * hud, z)
         if j == 0:
             first_hu, first_hud = discount * hu, discount * hud
     h, hu, hud = _wild_sums(log_product, gu, gud, low, high, base, np.inf)
-    _put(row, 8, h, discount * hu, discount * hud, z)
-    _put(row, 12, sums[c, 0], discount * sums[c, 2], discount * sums[c, 3], z)
+    _put(pairs, g, row, 8, h, discount * hu, discount * hud, z)
+    _put(pairs, g, row, 12, sums[c, 0], discount * sums[c, 2], discount * sums[c, 3], z)
     return first_hu, first_hud
 
 
@@ -218,17 +274,39 @@ def pair_index(a, b):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _log_weights(mu, pi, first, length, log_w):  # type: ignore[no-untyped-def]
+    pi, mu = pi[first : first + length], mu[first : first + length]
     for t in range(length):
-        x = np.float64(pi[first + t]) - np.float64(mu[first + t])
-        log_w[t] = max(x, MIN_LOG_W)
+        x = np.float64(pi[t]) - np.float64(mu[t])
+        log_w[t] = x if x > MIN_LOG_W else MIN_LOG_W
 
 
-@njit(cache=True, nogil=True)
-def _differences(values, has_values, first, length, returns, d):  # type: ignore[no-untyped-def]
-    """D = G - V; V = 0 without a critic."""
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _sum_values(values, first, length):  # type: ignore[no-untyped-def]
+    total = 0.0
+    values = values[first : first + length]
     for t in range(length):
-        v = np.float64(values[first + t]) if has_values else 0.0
-        d[t] = returns[t] - v
+        total += np.float64(values[t])
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _weight_row(row, log_w, w, length):  # type: ignore[no-untyped-def]
+    """Tokens, Σu, Σ|log w|, tokens with w != 1, one rollout, S_0 into row[6:12]."""
+    s_u = 0.0
+    s_abs = 0.0
+    moved = 0
+    total = 0.0
+    for t in range(length):
+        s_u += w[t] - 1.0
+        s_abs += abs(log_w[t])
+        total += log_w[t]
+        moved += log_w[t] != 0.0
+    row[6] = length
+    row[7] = s_u
+    row[8] = s_abs
+    row[9] = moved
+    row[10] = 1.0
+    row[11] = total
 
 
 @njit(cache=True, nogil=True)
@@ -238,29 +316,12 @@ def _rollout_row(row, length, known, critic, use, returns, values, first, w, log
         row[0] = 1.0
         row[1] = returns[0]
     if critic:
-        total = 0.0
-        for t in range(length):
-            total += np.float64(values[first + t])
         row[2] = 1.0
         row[3] = np.float64(values[first])
-        row[4] = total
+        row[4] = _sum_values(values, first, length)
         row[5] = length
     if use:
-        s_u = 0.0
-        s_abs = 0.0
-        moved = 0
-        total_log = 0.0
-        for t in range(length):
-            s_u += w[t] - 1.0
-            s_abs += abs(log_w[t])
-            total_log += log_w[t]
-            moved += log_w[t] != 0.0
-        row[6] = length
-        row[7] = s_u
-        row[8] = s_abs
-        row[9] = moved
-        row[10] = 1.0
-        row[11] = total_log
+        _weight_row(row, log_w, w, length)
         row[12] = returns[0] - (np.float64(values[first]) if critic else 0.0)
 
 
@@ -277,42 +338,80 @@ def coarse_cell(cell):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _cells_and_pairs(  # type: ignore[no-untyped-def]
-    pairs, cells, starts, log_products, octaves, lows, ids, n, n_starts, sums, extent,
-    gamma, z, taus, product, gu, gud, log_product, returns, d, log_from,
+def _start_row(row, returns, values, has_values, first, low, log_product):  # type: ignore[no-untyped-def]
+    """Add one start: rollouts, V, G, S, D², S²."""
+    v = np.float64(values[first + low]) if has_values else 0.0
+    d = returns[low] - v
+    row[0] += 1.0
+    row[1] += v
+    row[2] += returns[low]
+    row[3] += log_product
+    row[4] += d * d
+    row[5] += log_product * log_product
+
+
+@njit(cache=True, nogil=True)
+def _add_pairs(  # type: ignore[no-untyped-def]
+    pairs, g, octaves, lows, ids, n, n_starts, sums, before, tame, scales, log_gamma, z, taus, product,
+    gu, gud, log_product,
 ):
-    """Add one used rollout to the sums of its group."""
-    log_gamma = math.log(gamma)
+    """Add every (start, cell) pair of one rollout to its group."""
     for c in range(n):
-        low = lows[c]
-        cell = ids[c]
-        cells[cell, 0] += sums[c, 0]
-        cells[cell, 1] += sums[c, 1]
-        cells[cell, 2] += z * sums[c, 0]
-        if c < n_starts and low < lows[n]:
-            s = sums[n, 9] - sums[c, 9]
-            starts[cell, 0] += 1.0
-            starts[cell, 1] += returns[low] - d[low]
-            starts[cell, 2] += returns[low]
-            starts[cell, 3] += s
-            starts[cell, 4] += d[low] * d[low]
-            starts[cell, 5] += s * s
-            log_products[cell] = s
-        for s0 in range(min(c + 1, n_starts)):
-            if sums[c, 0] == 0 or lows[s0] >= lows[n]:
+        if sums[c, 0] == 0:
+            continue
+        for s in range(min(c + 1, n_starts)):
+            if lows[s] >= lows[n]:
                 continue
-            discount = 1.0 if gamma == 1.0 else math.exp(log_gamma * (low - lows[s0]))
-            row = pairs[pair_index(ids[s0], cell)]
-            if extent < TAME:
-                scale = log_from[c, 0] * log_from[s0, 1]
-                hu, hud = _pair(row, sums, c, lows, scale, discount, z, taus, product, gu, gud)
+            discount = 1.0 if log_gamma == 0.0 else math.exp(log_gamma * (lows[c] - lows[s]))
+            row = pair_index(ids[s], ids[c])
+            if tame:
+                scale = scales[c, 0] * scales[s, 1]
+                hu, hud = _pair(
+                    pairs, g, row, sums, c, lows, scale, discount, z, taus, product, gu, gud
+                )
             else:
-                hu, hud = _wild_pair(row, sums, c, s0, lows, discount, z, taus, log_product, gu, gud)
-            if s0 == 0 and len(octaves) > 0:
-                k = 3 * coarse_cell(cell)
+                hu, hud = _wild_pair(
+                    pairs, g, row, sums, c, lows, before[s], discount, z, taus, log_product, gu,
+                    gud,
+                )
+            if s == 0 and len(octaves) > 0:
+                k = 3 * coarse_cell(ids[c])
                 octaves[k] += hud
                 octaves[k + 1] += hu
                 octaves[k + 2] += z * hu
+
+
+@njit(cache=True, nogil=True)
+def _one_rollout(  # type: ignore[no-untyped-def]
+    first, length, returns, log_w, w, values, has_values, gamma, z, axis, edges, all_starts, taus,
+    pairs, g, cells, starts, log_products, octaves, scratch, bounds, sums, scales,
+):
+    """Add one used rollout to the sums of its group."""
+    product, gu, gud, log_product = scratch[3], scratch[4], scratch[5], scratch[6]
+    lows, ids = bounds[0], bounds[1]
+    before = scales[2]
+    n = cell_bounds(axis, edges, length, lows, ids)
+    tame = _products(log_w, w, lows, n, product, before) < TAME
+    _cell_pass(w, returns, values, has_values, first, gamma, lows, n, product, gu, gud, sums)
+    if tame:
+        for c in range(n):
+            scales[0, c] = math.exp(before[c])
+            scales[1, c] = math.exp(-before[c])
+    else:
+        _log_prefix(log_w, lows, n, log_product)
+    n_starts = n if all_starts else min(n, 1)
+    for c in range(n):
+        cells[ids[c], 0] += sums[c, 0]
+        cells[ids[c], 1] += sums[c, 1]
+        cells[ids[c], 2] += z * sums[c, 0]
+        if c < n_starts and lows[c] < length:
+            s = before[n] - before[c]
+            _start_row(starts[ids[c]], returns, values, has_values, first, lows[c], s)
+            log_products[ids[c]] = s
+    _add_pairs(
+        pairs, g, octaves, lows, ids, n, n_starts, sums, before, tame, scales.T, math.log(gamma), z,
+        taus, product, gu, gud, log_product,
+    )
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -330,16 +429,16 @@ def accumulate(  # type: ignore[no-untyped-def]
         rows: (n_rollouts, N_ROLLOUT); log_products: (n_rollouts, n_cells) S at each start, NaN
             where there is none; octaves: (n_rollouts, 3 · n_octaves) or (n_rollouts, 0).
     """
+    n_bounds = len(edges) + N_RELATIVE + 1
     for p in prange(len(parts) - 1):
-        scratch = np.empty((8, longest))
-        log_w, w, d, returns = scratch[0], scratch[1], scratch[2], scratch[3]
-        product, gu, gud, log_product = scratch[4], scratch[5], scratch[6], scratch[7]
-        lows = np.empty(len(edges) + N_RELATIVE + 1, np.int64)
-        ids = np.empty(len(edges) + N_RELATIVE + 1, np.int64)
-        sums = np.empty((len(edges) + N_RELATIVE + 1, 10))
-        log_from = np.empty((len(edges) + N_RELATIVE + 1, 2))
+        scratch = np.empty((7, longest))
+        bounds = np.empty((2, n_bounds), np.int64)
+        sums = np.empty((n_bounds, 9))
+        scales = np.empty((3, n_bounds))
+        returns, log_w, w = scratch[0], scratch[1], scratch[2]
         for j in range(parts[p], parts[p + 1]):
             i = order[j]
+            g = group[i]
             first = offsets[i]
             length = offsets[i + 1] - first
             if length == 0:
@@ -348,22 +447,15 @@ def accumulate(  # type: ignore[no-untyped-def]
             if use[i]:
                 _log_weights(mu, pi, first, length, log_w)
                 exp_into(log_w, w, length)
-            _rollout_row(rows[i], length, known[i], critic[i], use[i], returns, values, first, w, log_w)
-            if not use[i]:
-                continue
-            _differences(values, has_values, first, length, returns, d)
-            n = cell_bounds(axis, edges, length, lows, ids)
-            extent = _cell_pass(log_w, w, d, gamma, lows, n, product, gu, gud, log_product, sums)
-            if extent < TAME:
-                for c in range(n):
-                    log_from[c, 0] = math.exp(sums[c, 9])
-                    log_from[c, 1] = math.exp(-sums[c, 9])
-            g = group[i]
-            _cells_and_pairs(
-                pairs[g], cells[g], starts[g], log_products[i], octaves[i], lows, ids, n,
-                n if all_starts else min(n, 1), sums, extent, gamma, z[i], taus, product, gu, gud,
-                log_product, returns, d, log_from,
+            _rollout_row(
+                rows[i], length, known[i], critic[i], use[i], returns, values, first, w, log_w
             )
+            if use[i]:
+                _one_rollout(
+                    first, length, returns, log_w, w, values, has_values, gamma, z[i], axis, edges,
+                    all_starts, taus, pairs, g, cells[g], starts[g], log_products[i], octaves[i],
+                    scratch, bounds, sums, scales,
+                )
 
 
 @njit(cache=True, nogil=True)

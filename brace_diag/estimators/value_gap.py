@@ -396,7 +396,7 @@ def _companions(
         "within_var_log_product": _or_none(v),
         "gate": gate,
         "ess_fraction": _or_none(ess),
-        "pareto_k": pareto_k(state.tails.values[cell], n),
+        "pareto_k": pareto_k(state.tails.largest(cell), n),
         "pareto_k_limit": pareto_k_limit(n),
         "mean_log_product": _or_none(float(starts[3] / n)),
     }

@@ -1,0 +1,110 @@
+"""The value gap by its definition, in float64 loops: what the fast sums are tested against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Weight = Literal["first_order", "doubly_robust", "wdr"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One rollout: log w, critic values and returns to go, each (length,), and its prompt."""
+
+    log_w: Array
+    values: Array
+    returns: Array
+    prompt: int
+
+
+def doubly_robust_return(sample: Sample, rewards: Array, bootstrap: float, gamma: float) -> Array:
+    """DR_t = V_t + w_t (r_t + γ DR_{t+1} - V_t), DR_T = bootstrap; (length,)."""
+    out = np.empty(len(sample.log_w))
+    after = bootstrap
+    for t in range(len(out) - 1, -1, -1):
+        w = math.exp(sample.log_w[t])
+        after = sample.values[t] + w * (rewards[t] + gamma * after - sample.values[t])
+        out[t] = after
+    return out
+
+
+def state_weights(sample: Sample, start: int, weight: Weight, tau: float) -> Array:
+    """h_l for l = start .. T-1: 1, C or min(C, tau) with C = Π_{start<=i<l} w_i."""
+    out = np.empty(len(sample.log_w) - start)
+    log_c = 0.0
+    for j, log_w in enumerate(sample.log_w[start:]):
+        c = math.exp(log_c)
+        out[j] = {"first_order": 1.0, "doubly_robust": c, "wdr": min(c, tau)}[weight]
+        log_c += log_w
+    return out
+
+
+def gap_at(
+    samples: Sequence[Sample],
+    start: int,
+    weight: Weight = "wdr",
+    tau: float = 2.0,
+    gamma: float = 1.0,
+) -> tuple[float, Array]:
+    """b(start) with per-token normalisers and the baseline of the OTHER prompts.
+
+    b = mean over rollouts alive at `start` of Σ_{l>=start} γ^(l-start) h_l u_l A_l, where h_l is
+    divided by its mean over rollouts alive at l (wdr only) and A_l = D_l - mean of D_l over the
+    other prompts' rollouts alive at l, D = G - V.
+
+    Returns: the gap and every alive rollout's contribution, in order.
+    """
+    alive = [s for s in samples if len(s.log_w) > start]
+    weights = [state_weights(s, start, weight, tau) for s in alive]
+    contributions = np.zeros(len(alive))
+    for at in range(start, max(len(s.log_w) for s in alive)):
+        there = [i for i, s in enumerate(alive) if len(s.log_w) > at]
+        mean_h = float(np.mean([weights[i][at - start] for i in there])) if weight == "wdr" else 1.0
+        for i in there:
+            s = alive[i]
+            others = [
+                alive[j].returns[at] - alive[j].values[at]
+                for j in there
+                if alive[j].prompt != s.prompt
+            ]
+            a = s.returns[at] - s.values[at] - (float(np.mean(others)) if others else 0.0)
+            u = math.exp(s.log_w[at]) - 1.0
+            contributions[i] += gamma ** (at - start) * weights[i][at - start] / mean_h * u * a
+    return float(contributions.mean()), contributions
+
+
+def gap_in_cells(
+    samples: Sequence[Sample],
+    start: int,
+    edges: npt.NDArray[np.int64],
+    weight: Weight = "wdr",
+    tau: float = 2.0,
+    gamma: float = 1.0,
+) -> float:
+    """The same with one normaliser and one baseline for each later cell, as the sums have it."""
+    alive = [s for s in samples if len(s.log_w) > start]
+    total = 0.0
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        if low < start:
+            continue
+        h, hu, hud, d = [], [], [], []
+        for s in alive:
+            weights = state_weights(s, start, weight, tau)
+            for at in range(int(low), min(int(high), len(s.log_w))):
+                difference = s.returns[at] - s.values[at]
+                discounted = gamma ** (at - start) * weights[at - start] * math.expm1(s.log_w[at])
+                h.append(weights[at - start])
+                hu.append(discounted)
+                hud.append(discounted * difference)
+                d.append(difference)
+        if h:
+            norm = len(h) / sum(h) if weight == "wdr" else 1.0
+            total += norm * (sum(hud) - sum(d) / len(d) * sum(hu))
+    return total / len(alive)
