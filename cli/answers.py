@@ -42,7 +42,7 @@ _QUESTIONS = (
         "both for each staleness",
         (*_GAP, ("trainer_version",), _STALENESS),
     ),
-    _Question("bias --baseline group", "smaller errors with a poor critic", (*_GAP, ("prompt_id",))),
+    _Question("bias --baseline group", "the gap without a good critic", (*_GAP, ("prompt_id",))),
 )
 
 

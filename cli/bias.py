@@ -12,7 +12,7 @@ from . import options as opt
 from .document import document
 from .gap_text import gap_text
 from .progress import progress
-from .sources import open_source, source_block
+from .sources import open_source, renamed, source_block
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def bias(
-    source: str,
+    source: list[str],
     *,
     by: opt.By | None,
     positions: bool,
@@ -54,7 +54,10 @@ def bias(
     opt.check_plot(plot)
     run = open_source(source, format=format, map=map, steps=steps)
     gap = measure(run, settings, threads=threads, quiet=quiet)
-    emit(bias_document(source, steps, run, gap) if json else gap_text(gap, Terminal.of(sys.stdout)))
+    if json:
+        emit(bias_document(source, steps, run, gap))
+    else:
+        emit(gap_text(gap, Terminal.of(sys.stdout), renamed(run)))
     draw(gap, plot, quiet=quiet)
 
 
@@ -66,7 +69,7 @@ def measure(run: Run, settings: GapSettings, *, threads: int | None, quiet: bool
         return value_gap(run, settings, threads=threads, progress=report)
 
 
-def bias_document(source: str, steps: str | None, run: Run, gap: ValueGap) -> str:
+def bias_document(source: list[str], steps: str | None, run: Run, gap: ValueGap) -> str:
     """The JSON document of `bias`."""
     return document(
         "bias",

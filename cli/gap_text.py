@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .tables import Column, interval, number, on_the_point, share, short, table
@@ -34,8 +34,12 @@ FIGURES = (
 EXTRA_COLUMNS = 3
 
 
-def gap_text(gap: ValueGap, terminal: Terminal) -> str:
-    """The whole answer as text, with a newline at its end."""
+def gap_text(gap: ValueGap, terminal: Terminal, renamed: Mapping[str, str] | None = None) -> str:
+    """The whole answer as text, with a newline at its end.
+
+    Args:
+        renamed: canonical columns that the log has under another name, with that name.
+    """
     blocks = [
         headline(gap, terminal),
         _batch(gap, terminal),
@@ -43,7 +47,7 @@ def gap_text(gap: ValueGap, terminal: Terminal) -> str:
         gap_table(gap, terminal),
         *_keyed(gap, terminal),
         bullets("Notes", gap.notes, terminal),
-        quality_text(gap.quality, terminal),
+        quality_text(gap.quality, terminal, gap.source, renamed or {}),
     ]
     return "\n".join("\n".join([*block, ""]) for block in blocks if block)
 
@@ -262,17 +266,19 @@ def bullets(title: str, sentences: Sequence[str], terminal: Terminal) -> list[st
     return lines
 
 
-def quality_text(quality: DataQuality, terminal: Terminal) -> list[str]:
+def quality_text(
+    quality: DataQuality, terminal: Terminal, source: str, renamed: Mapping[str, str]
+) -> list[str]:
     """What the log held, and every count of what was not taken at face value."""
     head = (
-        f"{quality.n_rows:,} rows, {quality.n_rollouts:,} rollouts, "
+        f"{source}: {quality.n_rows:,} rows, {quality.n_rollouts:,} rollouts, "
         f"{quality.n_tokens:,} policy tokens"
     )
     remarks = [f"{count:,} {meaning}" for _, count, meaning in quality.remarks()]
     if not remarks:
         head += "; nothing was set aside"
-    return [
-        terminal.paint("Data", "bold"),
-        *terminal.paragraph(head, "  ", "  "),
-        *(line for remark in remarks for line in terminal.paragraph(remark, "  - ", "    ")),
-    ]
+    remarks += [f"{name} is taken from {theirs}" for name, theirs in renamed.items()]
+    lines = [terminal.paint("Data", "bold"), *terminal.paragraph(head, "  ", "  ")]
+    for remark in remarks:
+        lines += terminal.paragraph(remark, "  - ", "    ")
+    return lines

@@ -57,7 +57,7 @@ def _root(
 
 @app.command("inspect")
 def _inspect(
-    source: opt.Source,
+    source: opt.Sources,
     format: opt.FormatOption = opt.LogFormat.AUTO,
     map: opt.MapOption = None,
     steps: opt.StepsOption = None,
@@ -73,7 +73,7 @@ def _inspect(
 
 @app.command("bias")
 def _bias(
-    source: opt.Source,
+    source: opt.Sources,
     by: opt.ByOption = None,
     positions: opt.PositionsOption = False,
     axis: opt.AxisOption = opt.Axis.POSITION,
@@ -171,8 +171,6 @@ def _explain_usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "brace-diag"
     lines = [f"error: {' '.join(message.split()).rstrip('.')}"]
-    if "unexpected extra argument" in message:
-        lines[0] += "; a command reads one SOURCE: put a glob in quotes, or name the folder"
     lines.append(f"see: {command} --help")
     return "\n".join(lines)
 

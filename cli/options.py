@@ -44,11 +44,11 @@ class Axis(StrEnum):
     RELATIVE = "relative"
 
 
-Source = Annotated[
-    str,
+Sources = Annotated[
+    list[str],
     typer.Argument(
-        metavar="SOURCE",
-        help="A log: a file, a folder (one file or folder per step), or a quoted glob.",
+        metavar="SOURCE...",
+        help="A log: a file, a folder (with all below it), a glob, a URL, or several of these.",
         show_default=False,
     ),
 ]
@@ -143,31 +143,6 @@ def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
             )
         renamed[canonical] = theirs
     return renamed or None
-
-
-def parse_steps(text: str | None) -> slice | None:
-    """`a:b:c` as a half-open slice of step numbers; a single number is that step."""
-    if text is None:
-        return None
-    parts = text.split(":")
-    try:
-        numbers = [int(part) if part.strip() else None for part in parts]
-    except ValueError:
-        numbers = []
-    if not 1 <= len(numbers) <= 3 or (len(parts) == 1 and numbers[0] is None):
-        raise InputError(
-            f"--steps {text!r} is not A:B:C; write for example --steps 100:200 (100 to 199), "
-            "--steps 100:200:20, --steps 100: or --steps 150"
-        )
-    if len(numbers) == 1:
-        only = numbers[0]
-        return slice(only, None if only is None else only + 1, None)
-    start, stop, stride = (*numbers, None)[:3]
-    if stride is not None and stride < 1:
-        raise InputError(f"--steps {text!r}: the stride is {stride}; it must be 1 or more")
-    if start is not None and stop is not None and stop <= start:
-        raise InputError(f"--steps {text!r} holds no step: it runs from {start} to below {stop}")
-    return slice(start, stop, stride)
 
 
 def check_plot(path: Path | None) -> None:

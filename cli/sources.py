@@ -11,21 +11,34 @@ if TYPE_CHECKING:
 
 
 def open_source(
-    source: str, *, format: opt.LogFormat, map: list[str] | None, steps: str | None
+    sources: list[str], *, format: opt.LogFormat, map: list[str] | None, steps: str | None
 ) -> Run:
     """Open a log as the shared options ask."""
-    columns_map, wanted = opt.parse_map(map), opt.parse_steps(steps)
-    from brace_diag.readers import open_run
+    columns_map = opt.parse_map(map)
+    from brace_diag import readers
 
-    return open_run(source, columns_map=columns_map, format=format.value, steps=wanted)
+    source = sources[0] if len(sources) == 1 else sources
+    return readers.open_run(source, columns_map=columns_map, format=format.value, steps=steps)
 
 
-def source_block(source: str, steps: str | None, run: Run) -> dict[str, Any]:
-    """What was read: the name as typed and the columns; nothing that its cut into files changes."""
+def source_block(sources: list[str], steps: str | None, run: Run) -> dict[str, Any]:
+    """What was read: names as typed, and columns; nothing that hangs on the number of files."""
     return {
-        "path": source,
+        "paths": sources,
         "steps": steps,
-        "n_rows": run.n_rows,
-        "columns": dict(run.columns),
+        "columns": {name: _theirs(use.how, use.theirs) for name, use in run.uses.items()},
         "unused": list(run.unused),
     }
+
+
+def renamed(run: Run) -> dict[str, str]:
+    """Canonical columns that the log has under another name, with that name."""
+    return {
+        name: _theirs(use.how, use.theirs) or "the folder names step=N"
+        for name, use in run.uses.items()
+        if use.how != "exact"
+    }
+
+
+def _theirs(how: str, theirs: str) -> str | None:
+    return None if how == "folder" else theirs

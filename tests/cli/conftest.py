@@ -1,14 +1,19 @@
-"""A small `ValueGap` whose every number is known, and ways to vary it."""
+"""A `ValueGap` whose every number is known, small logs, and a way to run the command line."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from brace_diag.quality import DataQuality
 from brace_diag.results import BATCH_NAMES, BatchFigures, Cell, Curve, Estimate, ValueGap
 from brace_diag.settings import GapSettings
+from brace_diag_cli.main import main
 
 GapFactory = Callable[..., ValueGap]
 
@@ -88,3 +93,68 @@ def gap_of() -> GapFactory:
 def estimate_of() -> Callable[..., Estimate]:
     """`estimate_of(value, se, field=value)`: an estimate whose interval is two errors wide."""
     return an_estimate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """`cli("bias", path, "--json")`: run the command line as a shell would."""
+
+    def run(*words: str | Path) -> Outcome:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def a_log(n_prompts: int = 24, per_prompt: int = 4, steps: int = 2, **changes: Any) -> pa.Table:
+    """A log of rollouts of 5 to 20 tokens; `changes` replace columns, None removes one."""
+    rng = np.random.default_rng(7)
+    n = n_prompts * per_prompt * steps
+    lengths = rng.integers(5, 21, n)
+    mu = [rng.uniform(-3.0, -0.05, k).astype(np.float32) for k in lengths]
+    columns: dict[str, Any] = {
+        "step": pa.array(np.repeat(np.arange(steps) * 10, n // steps)),
+        "prompt_id": pa.array(np.tile(np.repeat(np.arange(n_prompts), per_prompt), steps)),
+        "rollout_id": pa.array([f"r{i}" for i in range(n)]),
+        "mu_logprobs": mu,
+        "pi_logprobs": [x + rng.normal(-0.005, 0.1, len(x)).astype(np.float32) for x in mu],
+        "values": [rng.uniform(0.2, 0.8, k).astype(np.float32) for k in lengths],
+        "reward": rng.integers(0, 2, n).astype(np.float64),
+        "trainer_version": pa.array(np.full(n, 9)),
+        "behavior_version": pa.array(np.tile([5, 9], n // 2)),
+    }
+    columns |= changes
+    return pa.table(
+        {
+            name: pa.array(column, pa.list_(pa.float32())) if name in LISTS else column
+            for name, column in columns.items()
+            if column is not None
+        }
+    )
+
+
+LISTS = ("mu_logprobs", "pi_logprobs", "values")
+
+
+@pytest.fixture
+def log_of(tmp_path: Path) -> Callable[..., Path]:
+    """`log_of(values=None)`: write a log, some columns changed, and return its path."""
+
+    def write(name: str = "run.parquet", **changes: Any) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(a_log(**changes), path, row_group_size=50)
+        return path
+
+    return write

@@ -5,43 +5,7 @@ from pathlib import Path
 import pytest
 
 from brace_diag.errors import InputError
-from brace_diag_cli.options import check_plot, parse_map, parse_steps
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (None, None),
-        ("100:200", slice(100, 200, None)),
-        ("100:200:20", slice(100, 200, 20)),
-        ("100:", slice(100, None, None)),
-        (":200", slice(None, 200, None)),
-        ("::5", slice(None, None, 5)),
-        (":", slice(None, None, None)),
-        ("150", slice(150, 151, None)),
-        (" 1 : 2 ", slice(1, 2, None)),
-    ],
-)
-def test_steps(text: str | None, expected: slice | None) -> None:
-    assert parse_steps(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "a", "1:b", "1:2:3:4", "1.5:2", "1-2", " "])
-def test_steps_that_are_no_steps(text: str) -> None:
-    with pytest.raises(InputError, match=r"is not A:B:C; write for example --steps 100:200"):
-        parse_steps(text)
-
-
-@pytest.mark.parametrize("text", ["1:9:0", "1:9:-1"])
-def test_steps_go_up(text: str) -> None:
-    with pytest.raises(InputError, match="the stride is"):
-        parse_steps(text)
-
-
-@pytest.mark.parametrize("text", ["200:100", "100:100"])
-def test_steps_that_hold_none(text: str) -> None:
-    with pytest.raises(InputError, match="holds no step"):
-        parse_steps(text)
+from brace_diag_cli.options import check_plot, parse_map
 
 
 def test_map() -> None:
