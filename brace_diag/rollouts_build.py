@@ -24,7 +24,13 @@ from brace_diag.hashing import hash_ids, null_ids, stable_hash
 from brace_diag.quality import DataQuality
 from brace_diag.rollouts import UNKNOWN, Rollouts
 from brace_diag.rollouts_clean import clean_logprobs, clean_values
-from brace_diag.rollouts_columns import NO_TOKEN_ID, ListColumn, list_column, read_only
+from brace_diag.rollouts_columns import (
+    NO_TOKEN_ID,
+    TOKEN_FLOATS,
+    ListColumn,
+    list_column,
+    read_only,
+)
 from brace_diag.rollouts_columns import scalar_column as scalar_column_of
 from brace_diag.rollouts_layout import Layout, layout_of, pack
 from brace_diag.rollouts_rewards import bootstrap_of, rewards_of
@@ -32,7 +38,6 @@ from brace_diag.rollouts_schema import COLUMNS
 
 # Counts of log-probs that do not keep a rollout out of w statistics.
 _HARMLESS = ("mu_positive", "pi_positive", "pi_zero")
-_TOKEN_FLOATS = ("mu_logprobs", "pi_logprobs", "values", "entropy", "prox_logprobs")
 
 
 @dataclass(slots=True)
@@ -162,7 +167,7 @@ def _token_floats(
     lists: dict[str, ListColumn], layout: Layout, wide: bool | None
 ) -> dict[str, npt.NDArray[np.floating[Any]]]:
     """Float columns packed, all of one width, so that compiled code meets one type."""
-    present = {name: lists[name] for name in _TOKEN_FLOATS if name in lists}
+    present = {name: lists[name] for name in TOKEN_FLOATS if name in lists}
     if wide is None:
         wide = any(column.flat.dtype == np.float64 for column in present.values())
     dtype = np.float64 if wide else np.float32

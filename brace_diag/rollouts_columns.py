@@ -16,6 +16,8 @@ from brace_diag.rollouts import UNKNOWN
 from brace_diag.rollouts_schema import COLUMNS
 
 NO_TOKEN_ID = -1
+TOKEN_FLOATS = ("mu_logprobs", "pi_logprobs", "values", "entropy", "prox_logprobs")
+"""List columns of numbers that share one width in memory; rewards are float64 in any case."""
 
 
 @dataclass(slots=True)
@@ -164,6 +166,15 @@ def check_type(kind: Any, name: str, where: str) -> None:
         _check_id(kind, name, where)
     else:
         scalar_column(empty, name, where)
+
+
+def needs_float64(kind: Any, name: str) -> bool:
+    """Whether a token column of this Arrow type would lose digits as float32."""
+    import pyarrow as pa
+
+    if name not in TOKEN_FLOATS:
+        return False
+    return list_column(pa.array([], kind), name, "").flat.dtype == np.float64
 
 
 def scalar_column(array: Any, name: str, where: str) -> npt.NDArray[Any]:
