@@ -1,0 +1,166 @@
+"""JSON values as columns: numbers that are not finite, types in words, and odd mixtures."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from brace_diag.errors import SchemaError
+from brace_diag.rollouts_schema import COLUMNS
+
+_WORDS = rb"[-+]?(?:NaN|nan|NAN|Infinity|infinity|Inf|inf)"
+# A value: after [ , or : and before , ] or }.
+_HINT = re.compile(rb'[\[,:]\s*"?' + _WORDS + rb'"?\s*[,\]}]')
+# A whole string, or a word outside of strings.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _WORDS)
+_QUOTED = re.compile(rb'"(' + _WORDS + rb')"')
+
+# No log-prob, value or reward comes near; the thresholds below lie between them.
+_MARK = {"nan": b"2e307", "inf": b"4e307", "-inf": b"-4e307"}
+_ANY_MARK, _INFINITY_MARK = 1e307, 3e307
+
+
+def mark_nonfinite(lines: list[bytes], float_scalars: frozenset[str]) -> tuple[list[bytes], bool]:
+    """Lines with NaN, Infinity, "NaN" and the like replaced by marks; whether there was any.
+
+    Bare words are replaced wherever they stand as values; quoted ones as entries of lists, and as
+    values of `float_scalars`, the names of scalar columns of numbers. Strings are left alone.
+    """
+    hits = [_HINT.search(line) is not None for line in lines]
+    out = [
+        _mark_line(line, float_scalars) if hit else line
+        for line, hit in zip(lines, hits, strict=True)
+    ]
+    return out, any(hits)
+
+
+def _mark_line(line: bytes, float_scalars: frozenset[str]) -> bytes:
+    out, done, key = [], 0, b""
+    for match in _TOKEN.finditer(line):
+        text = match[0]
+        if text[:1] == b'"':
+            before = line[: match.start()].rstrip()[-1:]
+            quoted = _QUOTED.fullmatch(text)
+            is_key = line[match.end() :].lstrip()[:1] == b":"
+            if is_key:
+                key = text[1:-1]
+            number = before in (b"[", b",") or key.decode(errors="replace") in float_scalars
+            if quoted is None or is_key or not number:
+                continue
+            text = quoted[1]
+        out += [line[done : match.start()], _mark_of(text)]
+        done = match.end()
+    return b"".join([*out, line[done:]])
+
+
+def _mark_of(word: bytes) -> bytes:
+    value = float(word)
+    return _MARK["nan" if np.isnan(value) else "inf" if value > 0 else "-inf"]
+
+
+def unmark(table: Any, marked: bool) -> Any:
+    """An Arrow table in which marks are the numbers that they stand for."""
+    import pyarrow as pa
+
+    if not marked:
+        return table
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if pa.types.is_large_list(column.type) and pa.types.is_floating(column.type.value_type):
+            entries = pa.array(_unmarked(column.values))
+            column = pa.LargeListArray.from_arrays(column.offsets, entries, mask=column.is_null())
+        elif pa.types.is_floating(column.type):
+            column = pa.array(_unmarked(column))
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _unmarked(column: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Numbers of a float column, null as NaN, marks undone."""
+    x = np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    big = np.abs(x) > _ANY_MARK
+    x[big] = np.where(np.abs(x[big]) > _INFINITY_MARK, np.copysign(np.inf, x[big]), np.nan)
+    return x
+
+
+def type_words(value: Any) -> str:
+    """Type of a JSON value in words: `number`, `list<bool>`, `string`, `null`, `object`."""
+    if isinstance(value, list):
+        kinds = [kind for kind in map(type_words, value[:1000]) if kind != "null"]
+        return f"list<{kinds[0] if kinds else 'null'}>"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "object" if isinstance(value, dict) else "string"
+
+
+def arrow_column(values: list[Any], name: str, where: str, numbers: list[int]) -> Any:
+    """Values of one canonical column, of whatever mixture of JSON types, as an Arrow array.
+
+    Args:
+        values: one per line; None where the line lacks the column.
+        name: canonical name.
+        where: name of the file, for errors.
+        numbers: line numbers.
+
+    Raises: SchemaError with the line of the first value that cannot be converted.
+    """
+    import pyarrow as pa
+
+    column = COLUMNS[name]
+    entry = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_(), "id": pa.string()}[
+        column.kind.rstrip("s")
+    ]
+    out = []
+    for value, number in zip(values, numbers, strict=True):
+        try:
+            out.append(_converted(value, column.kind))
+        except (TypeError, ValueError, OverflowError):
+            raise SchemaError(
+                f"{where} line {number}: column {name} is {_short(value)}; "
+                f"it must be {column.wanted_type}"
+            ) from None
+    return pa.array(out, pa.large_list(entry) if column.is_list else entry)
+
+
+def _converted(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if kind.endswith("s"):
+        if not isinstance(value, list):
+            raise TypeError
+        return [_converted(entry, kind[:-1]) for entry in value]
+    if isinstance(value, (list, dict)):
+        raise TypeError
+    if kind == "id":
+        return value if isinstance(value, str) else _id_text(value)
+    number = float(value)  # float() also reads the words NaN and -Infinity
+    if kind == "float":
+        return number
+    if number != number:
+        return None
+    if kind == "bool":
+        return number != 0.0
+    whole = int(value) if not isinstance(value, str) else int(number)
+    if whole != number and not isinstance(value, int):
+        raise ValueError
+    return whole
+
+
+def _id_text(value: Any) -> str:
+    """An id that is a number, as text: whole floats as integers."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _short(value: Any) -> str:
+    """A value for a message: its first offending entry where it is a list of the wrong kind."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
