@@ -7,7 +7,7 @@ from typing import Any
 
 
 def _counter(meaning: str) -> int:
-    return field(default=0, metadata={"meaning": meaning})  # type: ignore[no-any-return]
+    return field(default=0, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class DataQuality:
     n_truncated: int = _counter("rollouts cut before their end")
     truncated_without_bootstrap: int = _counter("truncated rollouts without a bootstrap; 0 used")
     rollouts_without_w: int = _counter("rollouts left out of w statistics: a log-prob is missing")
-    rollouts_without_values: int = _counter("rollouts left out of critic statistics: a value is missing")
+    rollouts_without_values: int = _counter(
+        "rollouts left out of critic statistics: a value is missing"
+    )
     prompts_missing: int = _counter("rollouts without a prompt id; each is its own cluster")
     versions_odd: int = _counter("rollouts with a version above the trainer's, or decreasing")
 

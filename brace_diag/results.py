@@ -229,9 +229,11 @@ class ValueGap:
         rows = []
         for cell in self.gap.cells:
             row = _flat(cell.to_dict())
-            row |= {f"critic_bias_{n}": getattr(bias[cell.low], n) for n in ("value", "se")} if (
-                cell.low in bias
-            ) else {}
+            row |= (
+                {f"critic_bias_{n}": getattr(bias[cell.low], n) for n in ("value", "se")}
+                if (cell.low in bias)
+                else {}
+            )
             rows.append(row)
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -256,3 +258,54 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+Status = Literal["ok", "note", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question put to a log before any estimate is believed.
+
+    Attributes:
+        id: short stable name.
+        status: `ok`; `note` worth knowing; `warn` limits what follows; `fail` makes it meaningless.
+        message: what was found, with its numbers.
+        next: what to do about it, None where nothing is to be done.
+    """
+
+    id: str
+    status: Status
+    message: str
+    next: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"id": self.id, "status": self.status, "message": self.message, "next": self.next}
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a log holds and whether it can be believed.
+
+    Attributes:
+        source: what was read, in words.
+        columns: canonical column -> where it comes from; unused: columns taken for nothing.
+        quality: counts of everything set aside.
+        summary: sizes and ranges by name; None where the log does not tell.
+        checks: in order of weight.
+    """
+
+    source: str
+    columns: Mapping[str, str]
+    unused: tuple[str, ...]
+    quality: DataQuality
+    summary: Mapping[str, float | int | None]
+    checks: tuple[Check, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "columns": dict(self.columns),
+            "unused": list(self.unused),
+            "summary": {name: _plain(value) for name, value in self.summary.items()},
+            "checks": [check.to_dict() for check in self.checks],
+        }

@@ -98,7 +98,7 @@ TargetName = Literal["mc", "gae", "vtrace", "capped", "brace"]
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """One value target with its parameters; `n` is the V-trace window, `k` the correction window."""
+    """One value target with its parameters; `n`: V-trace window, `k`: correction window."""
 
     name: TargetName = "brace"
     k: float = 100

@@ -74,7 +74,7 @@ class Jackknife:
     Attributes:
         value: (n_outputs,) on the total.
         deviations: (n_groups, n_outputs) of the replicates from their mean; 0 where the group has
-            no part in the output, NaN where a replicate does not exist.
+            no part in the output or is the only one.
         n_groups: (n_outputs,) non-empty groups of each output.
     """
 
@@ -87,7 +87,7 @@ class Jackknife:
         """Joint covariance of the outputs, (n_outputs, n_outputs)."""
         scale = np.sqrt(np.maximum(self.n_groups - 1, 0) / np.maximum(self.n_groups, 1))
         scaled = self.deviations * scale
-        return scaled.T @ scaled  # type: ignore[no-any-return]
+        return np.asarray(scaled.T @ scaled)
 
     @property
     def se(self) -> Array:
@@ -123,13 +123,14 @@ def jackknife(
     """
     anywhere = present if present.ndim == 1 else present.any(axis=1)
     groups = np.flatnonzero(anywhere)
-    theta = function(*(leave_one_out(s, groups) for s in sums))
+    with np.errstate(all="ignore"):  # a replicate may have nothing left to divide by
+        theta = function(*(leave_one_out(s, groups) for s in sums))
     value, replicates = theta[0], theta[1:]
     has = np.broadcast_to(present[groups].reshape(len(groups), -1), replicates.shape)
     n_groups = has.sum(axis=0)
     kept = np.where(has, replicates, 0.0)
     mean = kept.sum(axis=0) / np.maximum(n_groups, 1)
-    deviations = np.where(has, replicates - mean, 0.0)
+    deviations = np.where(has & (n_groups >= 2), replicates - mean, 0.0)
     return Jackknife(value, deviations, n_groups.astype(np.int64))
 
 
@@ -147,8 +148,9 @@ def sup_t_critical(
     """Critical value c so that estimate ± c se holds over all outputs at once at `level`.
 
     The maximum of |t| over outputs is simulated from the outputs' joint jackknife law: Gaussian
-    draws with the correlation of the groups' deviations over an independent chi of the smallest degrees of
-    freedom (Montiel Olea & Plagborg-Møller 2019). None when no output has a standard error.
+    draws with the correlation of the groups' deviations over an independent chi of the
+    smallest degrees of freedom (Montiel Olea & Plagborg-Møller 2019). None when no output has a
+    standard error.
     """
     usable = (jack.n_groups >= 2) & np.isfinite(jack.value) & (np.nan_to_num(jack.se) > 0)
     if not usable.any():

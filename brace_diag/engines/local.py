@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from brace_diag.engines.runs import Progress, RunLike, as_run
 from brace_diag.errors import SchemaError
 from brace_diag.estimators.duplicates import DuplicateFilter
-from brace_diag.estimators.gap_notes import gap_notes
+from brace_diag.estimators.gap_notes import gap_notes, invalidating
 from brace_diag.estimators.gap_state import GapState, RolloutInfo
+from brace_diag.estimators.intervals import probe_size
 from brace_diag.estimators.log_checks import LogProbe
 from brace_diag.estimators.sibling_index import SiblingIndex
-from brace_diag.estimators.value_gap import estimate_gap, estimate_key, probe_size
+from brace_diag.estimators.value_gap import distrusted, estimate_gap, estimate_key
 from brace_diag.quality import DataQuality
+from brace_diag.readers.index import RunIndex
 from brace_diag.results import KeyedGap, ValueGap
 from brace_diag.rollouts import UNKNOWN, Rollouts
 from brace_diag.settings import GapSettings
-
-Progress = Callable[[int, int | None], None]
 
 GAP_COLUMNS = frozenset(
     {
@@ -31,20 +32,6 @@ GAP_COLUMNS = frozenset(
         "bootstrap_value",
     }
 )  # fmt: skip
-
-
-class RunLike(Protocol):
-    """What the engine needs of a run."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def columns(self) -> Any: ...
-
-    def rollouts(self, needed: Any = None) -> Iterator[Rollouts]: ...
-
-    def index(self) -> Any: ...
 
 
 def value_gap(
@@ -57,7 +44,7 @@ def value_gap(
 ) -> ValueGap:
     """Gap b(t) = V^pi - V^mu by position, batch figures of eq 7 and the critic's bias.
 
-    The estimator is `wdr`: b(t) = mean over rollouts alive at t of Σ_{l>=t} γ^(l-t) h_l u_l A_l with
+    The estimator is `wdr`: b(t) = mean over rollouts alive at t of Σ_{l>=t} γ^(l-t) h_l u_l A_l,
     u = w - 1, A = G - V less its mean over rollouts, h_l = min(C_{t:l}, 2) over its mean. Intervals
     are by cluster = prompt. b has the unit of the return; positive: pi is better than mu.
 
@@ -76,7 +63,9 @@ def value_gap(
     index = source.index()
     siblings = SiblingIndex.build(index.prompt, index.step, index.total_reward)
     keys = _keys(index, chosen)
-    walk = GapPass(chosen, siblings, keys, threads or os.cpu_count() or 1, "values" in source.columns)
+    walk = GapPass(
+        chosen, siblings, keys, threads or os.cpu_count() or 1, "values" in source.columns
+    )
     done = 0
     for batch in source.rollouts(GAP_COLUMNS & set(source.columns)):
         walk.add(batch)
@@ -141,6 +130,10 @@ class GapPass:
         )
         for key in list(self.open):
             self._close(key)
+        notes = gap_notes(self.settings, self.quality, main, self.probe, self._stale_share())
+        grave = invalidating(main, self.probe, self._stale_share())
+        if grave:
+            main = distrusted(main, grave[0].split(":")[0])
         return ValueGap(
             source=source,
             settings=self.settings,
@@ -155,7 +148,7 @@ class GapPass:
             whitening=main.whitening,
             probe_rollouts=probe_size(main.batch.b_hat.n_clusters),
             by=tuple(sorted(self.closed, key=lambda entry: entry.key)),
-            notes=gap_notes(self.settings, self.quality, main, self.probe, self._stale_share()),
+            notes=notes,
         )
 
     def _info(self, batch: Rollouts) -> RolloutInfo:
@@ -171,7 +164,9 @@ class GapPass:
             batch.quality,
             n_duplicates=batch.quality.n_duplicates + int((~first).sum()),
             rollouts_without_w=lost,
-            rollouts_without_values=int((alive & ~batch.has_values).sum()) if self.has_values else 0,
+            rollouts_without_values=int((alive & ~batch.has_values).sum())
+            if self.has_values
+            else 0,
         )
         self.quality = replace(self.quality, n_repeats_kept=self.duplicates.n_repeats_kept)
         return RolloutInfo(
@@ -189,7 +184,9 @@ class GapPass:
             subset = np.flatnonzero(keys == key)
             if key != UNKNOWN:
                 if key not in self.open:
-                    self.open[key] = GapState("position", self.settings.gamma, self.settings.by_positions)
+                    self.open[key] = GapState(
+                        "position", self.settings.gamma, self.settings.by_positions
+                    )
                 self.open[key].update(batch, info, subset=subset, threads=self.threads)
             self.left[key] -= len(subset)
             if self.left[key] == 0 and key != UNKNOWN:
@@ -220,7 +217,7 @@ def _first_values(batch: Rollouts) -> npt.NDArray[np.float64]:
     return out
 
 
-def _keys(index: Any, settings: GapSettings) -> npt.NDArray[np.int64] | None:
+def _keys(index: RunIndex, settings: GapSettings) -> npt.NDArray[np.int64] | None:
     if settings.by is None:
         return None
     column = index.step if settings.by == "step" else index.staleness
@@ -236,57 +233,8 @@ def require(run: RunLike, *columns: str) -> None:
     if missing:
         have = ", ".join(sorted(run.columns))
         raise SchemaError(
-            f"{run.source}: no column {' or '.join(missing)}; the value gap needs log-probs of both "
-            f"policies. The log has: {have}. If it is there under another name: --map {missing[0]}=NAME"
+            f"{run.source}: no column {' or '.join(missing)}; the value gap needs log-probs of "
+            "both "
+            f"policies. The log has: {have}. If it is there under another name: --map "
+            f"{missing[0]}=NAME"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    prompt: npt.NDArray[np.uint64]
-    step: npt.NDArray[np.int64] | None
-    total_reward: npt.NDArray[np.float64]
-    staleness: npt.NDArray[np.int64] | None
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryRun:
-    """Rollouts that are already in memory, as a run."""
-
-    batches: tuple[Rollouts, ...]
-
-    @property
-    def source(self) -> str:
-        return "rollouts in memory"
-
-    @property
-    def columns(self) -> dict[str, str]:
-        names = ("mu_logprobs", "pi_logprobs", "values")
-        present = [n for n in names if all(getattr(b, n) is not None for b in self.batches)]
-        return {n: n for n in (*present, "reward")}
-
-    def rollouts(self, needed: Any = None) -> Iterator[Rollouts]:
-        first = 0
-        for batch in self.batches:
-            yield replace(batch, row=np.arange(first, first + batch.n_rollouts))
-            first += batch.n_rollouts
-
-    def index(self) -> _Index:
-        steps = [b.step for b in self.batches]
-        known = [s for s in steps if s is not None]
-        dated = [s for s in (b.staleness for b in self.batches) if s is not None]
-        return _Index(
-            np.concatenate([b.prompt for b in self.batches]),
-            np.concatenate(known) if len(known) == len(steps) else None,
-            np.concatenate([b.total_reward for b in self.batches]),
-            np.concatenate(dated) if len(dated) == len(steps) else None,
-        )
-
-
-def as_run(run: RunLike | Iterable[Rollouts]) -> RunLike:
-    """A run as it is; one `Rollouts` or several as a run in memory."""
-    if isinstance(run, Rollouts):
-        return MemoryRun((run,))
-    if hasattr(run, "index") and hasattr(run, "columns"):
-        return run
-    return MemoryRun(tuple(run))  # type: ignore[arg-type]

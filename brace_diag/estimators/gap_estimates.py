@@ -88,7 +88,7 @@ def gap_at_start(shift: float, pairs: Array, cells: Array, starts: Array) -> Arr
 
 def _sum(terms: Array, n_pair: Array) -> Array:
     """Sum over later cells that hold tokens."""
-    return np.where(n_pair > 0.5, terms, 0.0).sum(axis=1)
+    return np.asarray(np.where(n_pair > 0.5, terms, 0.0).sum(axis=1))
 
 
 def later_cells(state: GapState, start: int) -> tuple[Groups, Groups]:
@@ -227,7 +227,7 @@ def prompt_second_moment(state: GapState, shift: float) -> Jackknife | None:
         packed = u[:, 1 : 1 + len(low[0])] / u[:, :1]
         double = np.where(low[0] == low[1], 1.0, 2.0)
         products = contrast[:, low[0]] * contrast[:, low[1]] * double
-        return np.sum(products * packed, axis=1, keepdims=True)
+        return np.asarray(np.sum(products * packed, axis=1, keepdims=True))
 
     everyone = state.rollouts.array[:, 0][:, [0, 2, 10]].any(axis=1)
     return _joint(
@@ -241,7 +241,8 @@ def prompt_second_moment(state: GapState, shift: float) -> Jackknife | None:
 
 
 def _octave_contrast(octave: Groups, shift: float, pairs: Array, cells: Array) -> Array:
-    """Weights of (ΣhuD, Σhu, zΣhu) by octave in a rollout's contribution, (replicates, 3 · octaves)."""
+    """Weights of (ΣhuD, Σhu, zΣhu) by octave in a rollout's contribution, (replicates, 3 · "
+    "octaves)."""
     n_octaves = int(octave.max()) + 1
     contrast = np.zeros((len(pairs), 3 * n_octaves))
     with np.errstate(all="ignore"):

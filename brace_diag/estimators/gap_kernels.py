@@ -138,7 +138,9 @@ def _products(log_w, w, lows, n_cells, product, before):  # type: ignore[no-unty
         e = 1.0
         before[c] = prefix
         p, ws, logs = (
-            product[lows[c] : lows[c + 1]], w[lows[c] : lows[c + 1]], log_w[lows[c] : lows[c + 1]]
+            product[lows[c] : lows[c + 1]],
+            w[lows[c] : lows[c + 1]],
+            log_w[lows[c] : lows[c + 1]],
         )
         for t in range(len(p)):
             p[t] = e
@@ -160,36 +162,45 @@ def _log_prefix(log_w, lows, n_cells, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _terms(w, returns, values, has_values, first, low, high, gamma, gu, gud):  # type: ignore[no-untyped-def]
-    """γ^(t-low) u and γ^(t-low) u D of one cell into gu, gud; returns ΣD."""
-    s_d = 0.0
+def _terms(  # type: ignore[no-untyped-def]
+    w, returns, values, has_values, first, low, high, gamma, gu, gud
+):
+    """γ^(t-low) u and γ^(t-low) u D of one cell into gu, gud."""
     w, returns, gu, gud = w[low:high], returns[low:high], gu[low:high], gud[low:high]
     if has_values:
         values = values[first + low : first + high]
         for t in range(len(w)):
-            d = returns[t] - np.float64(values[t])
-            u = w[t] - 1.0
-            gu[t] = u
-            gud[t] = u * d
-            s_d += d
+            gu[t] = w[t] - 1.0
+            gud[t] = (w[t] - 1.0) * (returns[t] - np.float64(values[t]))
     else:
         for t in range(len(w)):
-            u = w[t] - 1.0
-            gu[t] = u
-            gud[t] = u * returns[t]
-            s_d += returns[t]
+            gu[t] = w[t] - 1.0
+            gud[t] = (w[t] - 1.0) * returns[t]
     if gamma != 1.0:
         g = 1.0
         for t in range(len(w)):
             gu[t] *= g
             gud[t] *= g
             g *= gamma
-    return s_d
+
+
+# Loops that sum hold no stores: with a store the compiler guards its vector code by a test of
+# addresses, and the order of a sum, hence its last bit, would hang on where arrays lie in memory.
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _sum_differences(returns, values, has_values, first, low, high):  # type: ignore[no-untyped-def]
+    """ΣD of one cell, D = G - V; V = 0 without a critic."""
+    total = 0.0
+    for t in range(np.uint64(low), np.uint64(high)):
+        total += returns[t]
+    if has_values:
+        for t in range(np.uint64(first + low), np.uint64(first + high)):
+            total -= np.float64(values[t])
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _cell_sums(product, gu, gud, low, high, row):  # type: ignore[no-untyped-def]
-    """Σu, ΣuD, ΣEu, ΣEuD, ΣE, max E, min E of one cell into row[2:9]."""
+def _cell_sums(product, gu, gud, low, high):  # type: ignore[no-untyped-def]
+    """Σu, ΣuD, ΣEu, ΣEuD, ΣE, max E, min E of one cell."""
     s_u = 0.0
     s_ud = 0.0
     s_eu = 0.0
@@ -197,8 +208,7 @@ def _cell_sums(product, gu, gud, low, high, row):  # type: ignore[no-untyped-def
     s_e = 0.0
     largest = 0.0
     smallest = np.inf
-    product, gu, gud = product[low:high], gu[low:high], gud[low:high]
-    for t in range(len(product)):
+    for t in range(np.uint64(low), np.uint64(high)):
         e = product[t]
         s_u += gu[t]
         s_ud += gud[t]
@@ -207,13 +217,7 @@ def _cell_sums(product, gu, gud, low, high, row):  # type: ignore[no-untyped-def
         s_eud += e * gud[t]
         largest = e if e > largest else largest
         smallest = e if e < smallest else smallest
-    row[2] = s_u
-    row[3] = s_ud
-    row[4] = s_eu
-    row[5] = s_eud
-    row[6] = s_e
-    row[7] = largest
-    row[8] = smallest
+    return s_u, s_ud, s_eu, s_eud, s_e, largest, smallest
 
 
 @njit(cache=True, nogil=True)
@@ -221,9 +225,18 @@ def _cell_pass(w, returns, values, has_values, first, gamma, lows, n_cells, prod
     """All sums of all cells of a rollout that need no start: sums (n_cells + 1, 9)."""
     for c in range(n_cells):
         low, high = lows[c], lows[c + 1]
+        _terms(w, returns, values, has_values, first, low, high, gamma, gu, gud)
         sums[c, 0] = high - low
-        sums[c, 1] = _terms(w, returns, values, has_values, first, low, high, gamma, gu, gud)
-        _cell_sums(product, gu, gud, low, high, sums[c])
+        sums[c, 1] = _sum_differences(returns, values, has_values, first, low, high)
+        (
+            sums[c, 2],
+            sums[c, 3],
+            sums[c, 4],
+            sums[c, 5],
+            sums[c, 6],
+            sums[c, 7],
+            sums[c, 8],
+        ) = _cell_sums(product, gu, gud, low, high)
 
 
 @njit(cache=True, nogil=True)
@@ -352,8 +365,24 @@ def _start_row(row, returns, values, has_values, first, low, log_product):  # ty
 
 @njit(cache=True, nogil=True)
 def _add_pairs(  # type: ignore[no-untyped-def]
-    pairs, g, octaves, lows, ids, n, n_starts, sums, before, tame, scales, log_gamma, z, taus, product,
-    gu, gud, log_product,
+    pairs,
+    g,
+    octaves,
+    lows,
+    ids,
+    n,
+    n_starts,
+    sums,
+    before,
+    tame,
+    scales,
+    log_gamma,
+    z,
+    taus,
+    product,
+    gu,
+    gud,
+    log_product,
 ):
     """Add every (start, cell) pair of one rollout to its group."""
     for c in range(n):
@@ -371,7 +400,18 @@ def _add_pairs(  # type: ignore[no-untyped-def]
                 )
             else:
                 hu, hud = _wild_pair(
-                    pairs, g, row, sums, c, lows, before[s], discount, z, taus, log_product, gu,
+                    pairs,
+                    g,
+                    row,
+                    sums,
+                    c,
+                    lows,
+                    before[s],
+                    discount,
+                    z,
+                    taus,
+                    log_product,
+                    gu,
                     gud,
                 )
             if s == 0 and len(octaves) > 0:
@@ -383,8 +423,29 @@ def _add_pairs(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _one_rollout(  # type: ignore[no-untyped-def]
-    first, length, returns, log_w, w, values, has_values, gamma, z, axis, edges, all_starts, taus,
-    pairs, g, cells, starts, log_products, octaves, scratch, bounds, sums, scales,
+    first,
+    length,
+    returns,
+    log_w,
+    w,
+    values,
+    has_values,
+    gamma,
+    z,
+    axis,
+    edges,
+    all_starts,
+    taus,
+    pairs,
+    g,
+    cells,
+    starts,
+    log_products,
+    octaves,
+    scratch,
+    bounds,
+    sums,
+    scales,
 ):
     """Add one used rollout to the sums of its group."""
     product, gu, gud, log_product = scratch[3], scratch[4], scratch[5], scratch[6]
@@ -409,16 +470,56 @@ def _one_rollout(  # type: ignore[no-untyped-def]
             _start_row(starts[ids[c]], returns, values, has_values, first, lows[c], s)
             log_products[ids[c]] = s
     _add_pairs(
-        pairs, g, octaves, lows, ids, n, n_starts, sums, before, tame, scales.T, math.log(gamma), z,
-        taus, product, gu, gud, log_product,
+        pairs,
+        g,
+        octaves,
+        lows,
+        ids,
+        n,
+        n_starts,
+        sums,
+        before,
+        tame,
+        scales.T,
+        math.log(gamma),
+        z,
+        taus,
+        product,
+        gu,
+        gud,
+        log_product,
     )
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def accumulate(  # type: ignore[no-untyped-def]
-    order, parts, offsets, mu, pi, values, has_values, rewards, dense, bootstrap, gamma, z, group,
-    use, known, critic, axis, edges, all_starts, taus, longest, pairs, cells, starts, rows,
-    log_products, octaves,
+    order,
+    parts,
+    offsets,
+    mu,
+    pi,
+    values,
+    has_values,
+    rewards,
+    dense,
+    bootstrap,
+    gamma,
+    z,
+    group,
+    use,
+    known,
+    critic,
+    axis,
+    edges,
+    all_starts,
+    taus,
+    longest,
+    pairs,
+    cells,
+    starts,
+    rows,
+    log_products,
+    octaves,
 ):
     """Add rollouts to the sums; every part owns its groups, so the order of addition is fixed.
 
@@ -452,9 +553,29 @@ def accumulate(  # type: ignore[no-untyped-def]
             )
             if use[i]:
                 _one_rollout(
-                    first, length, returns, log_w, w, values, has_values, gamma, z[i], axis, edges,
-                    all_starts, taus, pairs, g, cells[g], starts[g], log_products[i], octaves[i],
-                    scratch, bounds, sums, scales,
+                    first,
+                    length,
+                    returns,
+                    log_w,
+                    w,
+                    values,
+                    has_values,
+                    gamma,
+                    z[i],
+                    axis,
+                    edges,
+                    all_starts,
+                    taus,
+                    pairs,
+                    g,
+                    cells[g],
+                    starts[g],
+                    log_products[i],
+                    octaves[i],
+                    scratch,
+                    bounds,
+                    sums,
+                    scales,
                 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -40,7 +41,7 @@ def state_weights(sample: Sample, start: int, weight: Weight, tau: float) -> Arr
     out = np.empty(len(sample.log_w) - start)
     log_c = 0.0
     for j, log_w in enumerate(sample.log_w[start:]):
-        c = math.exp(log_c)
+        c = math.exp(min(log_c, 709.0))
         out[j] = {"first_order": 1.0, "doubly_robust": c, "wdr": min(c, tau)}[weight]
         log_c += log_w
     return out
@@ -91,7 +92,7 @@ def gap_in_cells(
     """The same with one normaliser and one baseline for each later cell, as the sums have it."""
     alive = [s for s in samples if len(s.log_w) > start]
     total = 0.0
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges.tolist()):
         if low < start:
             continue
         h, hu, hud, d = [], [], [], []

@@ -12,11 +12,11 @@ Array = npt.NDArray[np.float64]
 
 def tail_length(n: int) -> int:
     """Number of largest weights that the tail fit uses: min(n/5, 3√n) (Vehtari et al. 2024)."""
-    return int(math.ceil(min(0.2 * n, 3.0 * math.sqrt(n)))) if n > 0 else 0
+    return math.ceil(min(0.2 * n, 3.0 * math.sqrt(n))) if n > 0 else 0
 
 
 def pareto_k_limit(n: int) -> float:
-    """Largest k-hat at which importance sampling with n draws is trusted: min(1 - 1/log10 n, .7)."""
+    """Largest k-hat at which n draws are trusted: min(1 - 1/log10 n, .7) (Vehtari et al. 2024)."""
     return min(1.0 - 1.0 / math.log10(n), 0.7) if n > 10 else 0.0
 
 

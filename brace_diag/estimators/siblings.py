@@ -19,7 +19,10 @@ Array = npt.NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
-def _add_rows(slots, use, first_row, log_products, returns, octaves, n, sums, squares, moments, linear, square):  # type: ignore[no-untyped-def]
+def _add_rows(  # type: ignore[no-untyped-def]
+    slots, use, log_products, returns, octaves, n, sums, squares, moments, linear, square
+):
+    """Add rows to the slots of their sets, in order."""
     n_cells = log_products.shape[1]
     width = octaves.shape[1]
     for i in range(len(slots)):
@@ -135,7 +138,7 @@ class SiblingTable:
                 complete.append(key)
         self._reserve(max(self.slot_of.values(), default=-1) + 1, log_products.shape[1])
         self.within.grow(log_products.shape[1])
-        _add_rows(slots, use, 0, log_products, returns, octaves, *self.open)
+        _add_rows(slots, use, log_products, returns, octaves, *self.open)
         self._close(complete)
 
     def finish(self) -> None:
@@ -169,9 +172,11 @@ class SiblingTable:
         slots = np.array([self.slot_of[k] for k in keys], np.int64)
         groups = np.array([self.group_of[k] for k in keys], np.int64)
         self.within.grow(self.open[1].shape[1])
+        n, sums, squares, moments, linear, square = self.open
         _fold(
-            slots, groups, *self.open, self.within.array, self.spread.array, self.u_statistic.array
-        )
+            slots, groups, n, sums, squares, moments, linear, square,
+            self.within.array, self.spread.array, self.u_statistic.array,
+        )  # fmt: skip
         for key in keys:
             self.free.append(self.slot_of.pop(key))
             del self.group_of[key], self.seen[key]
@@ -182,7 +187,10 @@ class SiblingTable:
         have_cells = self.open[1].shape[1] if self.open else 0
         if n_slots <= have and n_cells <= have_cells:
             return
-        slots, cells = max(n_slots, have, 2 * have if n_slots > have else 0), max(n_cells, have_cells)
+        slots, cells = (
+            max(n_slots, have, 2 * have if n_slots > have else 0),
+            max(n_cells, have_cells),
+        )
         fresh = (
             np.zeros(slots),
             np.zeros((slots, cells, 2)),
