@@ -13,7 +13,7 @@ from .document import document
 from .gap_text import quality_text
 from .progress import progress
 from .sources import open_source, source_block
-from .tables import Column, short, table
+from .tables import Column, number, table
 from .terminal import Terminal, emit
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _summary(found: Inspection, terminal: Terminal) -> list[str]:
         ("staleness in versions", _range(told, "staleness_min", "staleness_max")),
         ("return", _range(told, "reward_min", "reward_mean", "reward_max")),
         ("mean |log pi/mu| a token", _number(told.get("mean_abs_log_w"))),
-        ("mean pi/mu a token", _number(told.get("mean_weight"))),
+        ("mean pi/mu a token", number(told.get("mean_weight"), 1e-4)),
     ]
     width = max(len(name) for name, _ in rows)
     return [terminal.paint("Summary", "bold"), *(f"  {n.ljust(width)}  {text}" for n, text in rows)]
@@ -129,7 +129,7 @@ def _number(value: float | int | None) -> str:
         return "not told by the log"
     if float(value).is_integer():
         return f"{int(value):,}"
-    return short(value) if abs(value) < 0.1 else f"{value:,.4g}"
+    return number(value)
 
 
 def _checks(checks: Sequence[Check], terminal: Terminal) -> list[str]:

@@ -55,7 +55,7 @@ def _root(
         raise typer.Exit(EXIT_ERROR)
 
 
-@app.command("inspect")
+@app.command("inspect", short_help="Say what is in a log, and what it can answer.")
 def _inspect(
     source: opt.Sources,
     format: opt.FormatOption = opt.LogFormat.AUTO,
@@ -71,7 +71,7 @@ def _inspect(
     inspect_log(source, format=format, map=map, steps=steps, json=json, quiet=quiet)
 
 
-@app.command("bias")
+@app.command("bias", short_help="Measure the value gap and the critic's bias.")
 def _bias(
     source: opt.Sources,
     by: opt.ByOption = None,
@@ -112,6 +112,40 @@ def _bias(
         threads=threads,
         quiet=quiet,
     )
+
+
+@app.command("simulate", short_help="Write a log whose true gap is known exactly.")
+def _simulate(
+    output: opt.OutputOption = None,
+    scenario: opt.ScenarioOption = "drift",
+    list_: opt.ListOption = False,
+    prompts: opt.PromptsOption = None,
+    group_size: opt.GroupSizeOption = None,
+    length: opt.LengthOption = None,
+    n_steps: opt.NStepsOption = None,
+    drift: opt.DriftOption = None,
+    alignment: opt.AlignmentOption = None,
+    gamma: opt.GammaOption = 1.0,
+    seed: opt.SeedOption = 0,
+    force: opt.ForceOption = False,
+    json: opt.JsonOption = False,
+    quiet: opt.QuietOption = False,
+    debug: opt.DebugOption = False,
+) -> None:
+    """Write a log whose true gap is known exactly, and the truth beside it (OUT.truth.json).
+
+    Every number that is not given is the scenario's own. The log is of a token-level decision
+    process that is solved exactly; the same seed gives the same log.
+    """
+    from . import simulate
+
+    if list_:
+        simulate.list_scenarios()
+        return
+    request = simulate.Request(
+        scenario, prompts, group_size, length, n_steps, drift, alignment, gamma, seed
+    )
+    simulate.simulate(request, output, force=force, json=json, quiet=quiet)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

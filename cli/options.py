@@ -125,6 +125,70 @@ QuietOption = Annotated[
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="OUT.parquet", help="The log to write.", show_default=False
+    ),
+]
+ScenarioOption = Annotated[
+    str, typer.Option("--scenario", metavar="NAME", help="What to simulate; see --list.")
+]
+ListOption = Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")]
+PromptsOption = Annotated[
+    int | None,
+    typer.Option("--prompts", metavar="N", min=1, help="Prompts of a step.", show_default=False),
+]
+GroupSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--group-size", metavar="N", min=1, help="Rollouts of each prompt.", show_default=False
+    ),
+]
+LengthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--length",
+        metavar="N",
+        min=1,
+        help="Tokens of a response, or the most.",
+        show_default=False,
+    ),
+]
+NStepsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--n-steps",
+        metavar="N",
+        min=1,
+        help="Trainer steps; pi moves on from each to the next.",
+        show_default=False,
+    ),
+]
+DriftOption = Annotated[
+    float | None,
+    typer.Option(
+        "--drift",
+        metavar="NUMBER",
+        min=0.0,
+        help="Mean |log pi/mu| per token, at the last step.",
+        show_default=False,
+    ),
+]
+AlignmentOption = Annotated[
+    float | None,
+    typer.Option(
+        "--alignment",
+        metavar="NUMBER",
+        min=0.0,
+        max=1.0,
+        help="How far the drift points where the value is.",
+        show_default=False,
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="Seed of every random draw.")
+]
 
 
 def parse_map(pairs: list[str] | None) -> dict[str, str] | None:

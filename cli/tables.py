@@ -35,10 +35,10 @@ def number(value: float | None, se: float | None = None, *, sign: bool = False) 
 
 
 def short(value: float | None) -> str:
-    """A companion number: three significant digits."""
+    """A companion number: two decimals, or three significant digits of a large one."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return f"{value:.2f}" if 0.01 <= abs(value) < 100 or value == 0.0 else f"{value:.3g}"
+    return f"{round(value, 2) + 0.0:.2f}" if abs(value) < 100 else f"{value:.3g}"
 
 
 def share(value: float | None) -> str:

@@ -53,8 +53,8 @@ def test_interval_needs_both_ends() -> None:
 
 
 def test_companion_numbers() -> None:
-    assert [short(x) for x in (None, 0.0, 0.512, 5.61, 123.4, 1e-5)] == [
-        "-", "0.00", "0.51", "5.61", "123", "1e-05",
+    assert [short(x) for x in (None, 0.0, 0.512, 5.61, 123.4, -1e-5)] == [
+        "-", "0.00", "0.51", "5.61", "123", "0.00",
     ]  # fmt: skip
     assert [share(x) for x in (None, 0.0, 0.834, 1.0)] == ["-", "0%", "83%", "100%"]
 
