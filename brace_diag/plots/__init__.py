@@ -1,0 +1,25 @@
+"""Results as figures: one figure per question, drawn from results alone.
+
+`gap_figure` and `keyed_figure` return a matplotlib `Figure` that no global state knows of;
+`save_figure` writes it as PNG, SVG or PDF. `gap_data` and `keyed_data` are the arrays they draw.
+"""
+
+from brace_diag.plots.gap import gap_figure
+from brace_diag.plots.gap_data import GapData, gap_data, y_limits
+from brace_diag.plots.keyed import keyed_figure
+from brace_diag.plots.keyed_data import KeyedData, keyed_data
+from brace_diag.plots.save import save_figure
+from brace_diag.plots.style import DOUBLE_COLUMN, SINGLE_COLUMN
+
+__all__ = [
+    "DOUBLE_COLUMN",
+    "SINGLE_COLUMN",
+    "GapData",
+    "KeyedData",
+    "gap_data",
+    "gap_figure",
+    "keyed_data",
+    "keyed_figure",
+    "save_figure",
+    "y_limits",
+]
