@@ -179,14 +179,14 @@ def _slide(a: Array, b: Array, e: Array, window: int, x: Array, ahead: Array, ou
         # Unsigned indices spare numba's wrap-around of negative ones: a third of the time here.
         first, last = np.uint64(start), np.uint64(stop - 1)
         for q in range(np.uint64(stop - start)):
-            s, p = last - q, first + q
-            suffix_b = b[s] + a[s] * suffix_b
-            suffix_a = a[s] * suffix_a
-            out[s] = suffix_b + suffix_a * x[s - first]
-            # For the window that starts at p - window and ends before p: its tail is e_p.
-            ahead[q] = prefix_b + prefix_a * e[p]
-            prefix_b = prefix_b + prefix_a * b[p]
-            prefix_a = prefix_a * a[p]
+            back, front = last - q, first + q
+            suffix_b = b[back] + a[back] * suffix_b
+            suffix_a = a[back] * suffix_a
+            out[back] = suffix_b + suffix_a * x[back - first]
+            # For the window that starts `window` before `front`: its tail is there.
+            ahead[q] = prefix_b + prefix_a * e[front]
+            prefix_b = prefix_b + prefix_a * b[front]
+            prefix_a = prefix_a * a[front]
         if stop == length:
             # Windows that start `window` or less before here end with the rollout.
             ahead[stop - start : window] = prefix_b + prefix_a * e[length]

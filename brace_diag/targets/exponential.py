@@ -3,6 +3,9 @@
 libm's exp is a call per element (about 6 ns); this one is straight-line arithmetic: Cody-Waite
 reduction x = n ln 2 + r, |r| <= ln 2 / 2, a Taylor polynomial of degree 13 in r (truncation error
 below 2^-57), and 2^n added to the exponent bits. Within 1 ulp of the true value.
+
+numba caches a kernel by the file that the kernel stands in: after a change here, delete
+`__pycache__` or save `cpu_kernels.py` again.
 """
 
 from __future__ import annotations

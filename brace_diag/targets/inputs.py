@@ -129,7 +129,7 @@ def prepare_rewards(
         shape = host(mask, "mask").shape
     elif offsets is not None:
         ends = host(offsets, "offsets").reshape(-1)[-1:]
-        shape = (int(ends[0]) if ends.size else 0,)
+        shape = (int(ends[0]) if ends.dtype.kind in "iu" and ends.size else 0,)
     layout, flat_mask = make_layout(shape, offsets, mask, "rewards")
     return Batch(
         library=library,

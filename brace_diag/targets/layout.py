@@ -35,7 +35,10 @@ class Layout:
 
 
 def host(x: Any, name: str) -> npt.NDArray[Any]:
-    """`x` as a numpy array; a torch tensor loses its gradient and comes from its device."""
+    """`x` as a numpy array; a torch tensor loses its gradient and comes from its device.
+
+    What a masked array hides is missing: NaN.
+    """
     if x is None:
         raise InputError(f"{name} is None; this target needs it")
     if hasattr(x, "detach"):
@@ -43,6 +46,9 @@ def host(x: Any, name: str) -> npt.NDArray[Any]:
         if str(x.dtype) == "torch.bfloat16":  # numpy has no such type; float32 holds it exactly
             x = x.float()
         return np.asarray(x.numpy())
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        kind = x.dtype if x.dtype.kind == "f" else np.float64
+        return np.where(np.ma.getmaskarray(x), np.nan, x.data).astype(kind)
     try:
         return np.asarray(x)
     except ValueError:

@@ -102,6 +102,7 @@ def recursion(
 
     Raises: InputError for an unknown name or a parameter outside its range.
     """
+    gamma, lam = _number("gamma", gamma), _number("lam", lam)
     if target == "mc":
         return Recursion(False, TAIL_RETURN, 0, math.inf, math.inf, gamma, 1.0)
     if target == "gae":
@@ -121,13 +122,20 @@ def recursion(
 def _caps(
     rho_bar: float | None, c_bar: float | None, default_rho: float, default_c: float
 ) -> tuple[float, float]:
-    rho = default_rho if rho_bar is None else float(rho_bar)
-    return rho, default_c if c_bar is None else float(c_bar)
+    rho = default_rho if rho_bar is None else _number("rho_bar", rho_bar)
+    return rho, default_c if c_bar is None else _number("c_bar", c_bar)
+
+
+def _number(name: str, x: object) -> float:
+    if isinstance(x, str | bytes) or not hasattr(x, "__float__"):
+        raise InputError(f"{name} is {x!r}; it must be a number")
+    return float(x)
 
 
 def _window(name: str, value: float, lowest: int) -> int:
-    if value == math.inf:
+    x = _number(name, value)
+    if x == math.inf:
         return UNBOUNDED
-    if not (math.isfinite(value) and value == int(value) and value >= lowest):
+    if not (math.isfinite(x) and x == int(x) and x >= lowest):
         raise InputError(f"{name} is {value}; it must be an integer >= {lowest}, or math.inf")
-    return min(int(value), UNBOUNDED)
+    return min(int(x), UNBOUNDED)

@@ -155,6 +155,13 @@ def test_strided_and_foreign_byte_orders(rng, make_batch):
     np.testing.assert_array_equal(brace_targets(*transposed, k=2)[1], wanted)
 
 
+def test_nulls_and_hidden_cells_are_missing():
+    hidden = np.ma.masked_array(np.zeros(3), mask=[0, 1, 0])
+    for mu in (hidden, [0.0, None, 0.0]):
+        got = brace_targets(mu, np.zeros(3), np.zeros(3), 1.0, k=1)
+        np.testing.assert_array_equal(got, [1, np.nan, 1])
+
+
 def test_torch_results_carry_no_gradient_and_leave_inputs_alone(rng, make_batch):
     batch = make_batch((6,), rng)
     tensors = [torch.from_numpy(x.copy()) for x in batch.arguments("brace", batch.rewards)]
@@ -326,6 +333,9 @@ GRID = np.ones((2, 3))
         (lambda: brace_targets(ONES, ONES, ONES, 1.0, k=1.5), "k is 1.5"),
         (lambda: brace_targets(ONES, ONES, ONES, 1.0, k=float("nan")), "k is nan"),
         (lambda: vtrace_targets(ONES, ONES, ONES, 1.0, n=0), "n is 0; .* an integer >= 1"),
+        (lambda: brace_targets(ONES, ONES, ONES, 1.0, k="5"), "k is '5'; it must be a number"),
+        (lambda: gae_targets(ONES, 1.0, gamma=None), "gamma is None; it must be a number"),
+        (lambda: mc_targets([1, 2], offsets="ab"), "offsets has shape .* it must be integers"),
     ],
 )
 def test_errors_say_what_came_and_what_is_allowed(call, message):
