@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from brace_diag.errors import SchemaError
 from brace_diag.rollouts_schema import COLUMNS
@@ -60,6 +62,21 @@ def _mark_of(word: bytes) -> bytes:
     return _MARK["nan" if np.isnan(value) else "inf" if value > 0 else "-inf"]
 
 
+def loads(text: bytes) -> Any:
+    """One JSON text as Python has it; bare nan and inf in any spelling are numbers too."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        marked, any_marked = mark_nonfinite([text], frozenset())
+        if not any_marked:
+            raise
+        return json.loads(marked[0], parse_float=_unmarked_number)
+
+
+def _unmarked_number(text: str) -> float:
+    return float(_unmarked(np.array([float(text)]))[0])
+
+
 def unmark(table: Any, marked: bool) -> Any:
     """An Arrow table in which marks are the numbers that they stand for."""
     import pyarrow as pa
@@ -70,17 +87,21 @@ def unmark(table: Any, marked: bool) -> Any:
     for name in table.column_names:
         column = table.column(name).combine_chunks()
         if pa.types.is_large_list(column.type) and pa.types.is_floating(column.type.value_type):
-            entries = pa.array(_unmarked(column.values))
+            entries = pa.array(_unmarked(_numbers(column.values)))
             column = pa.LargeListArray.from_arrays(column.offsets, entries, mask=column.is_null())
         elif pa.types.is_floating(column.type):
-            column = pa.array(_unmarked(column))
+            column = pa.array(_unmarked(_numbers(column)))
         columns[name] = column
     return pa.table(columns)
 
 
-def _unmarked(column: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Numbers of a float column, null as NaN, marks undone."""
-    x = np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+def _numbers(column: Any) -> npt.NDArray[np.float64]:
+    """A float column as a new numpy array, null as NaN."""
+    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _unmarked(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Numbers with marks undone, in place."""
     big = np.abs(x) > _ANY_MARK
     x[big] = np.where(np.abs(x[big]) > _INFINITY_MARK, np.copysign(np.inf, x[big]), np.nan)
     return x

@@ -7,7 +7,6 @@ become what they stood for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any
 from brace_diag.errors import ReaderError, SchemaError
 from brace_diag.readers.columns import FileSchema
 from brace_diag.readers.find import Place, errors_named
-from brace_diag.readers.json_values import arrow_column, mark_nonfinite, type_words, unmark
+from brace_diag.readers.json_values import arrow_column, loads, mark_nonfinite, type_words, unmark
 from brace_diag.readers.selection import Part, Selection
 from brace_diag.rollouts import Rollouts
 from brace_diag.rollouts_schema import COLUMNS
@@ -141,7 +140,7 @@ def _chunks(place: Place, n_bytes: int) -> Iterator[bytes]:
 def _object(line: Line, where: str) -> dict[str, Any]:
     """One line as an object. Raises ReaderError with its number."""
     try:
-        value = json.loads(line.text)
+        value = loads(line.text)
     except (ValueError, RecursionError) as error:
         raise ReaderError(
             f"{where} line {line.number} is not JSON: {error}; "

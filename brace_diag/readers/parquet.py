@@ -175,11 +175,19 @@ def _footer(place: Place) -> LogFile:
             raise ReaderError(
                 f"{place.name} is damaged: its footer cannot be read ({error})"
             ) from error
-        leaves: dict[str, list[int]] = {}
-        for leaf in range(file.metadata.num_columns):
-            name = file.metadata.schema.column(leaf).path.split(".")[0]
-            leaves.setdefault(name, []).append(leaf)
-        return LogFile(place, file.metadata, schema, leaves)
+        return LogFile(place, file.metadata, schema, _leaves_of(file.metadata, schema.names))
+
+
+def _leaves_of(metadata: Any, names: list[str]) -> dict[str, list[int]]:
+    """Physical columns of each column; a column's own name may have dots in it."""
+    leaves: dict[str, list[int]] = {}
+    columns, top = metadata.schema, set(names)
+    for leaf in range(metadata.num_columns):
+        parts = columns.column(leaf).path.split(".")
+        prefixes = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+        name = next((prefix for prefix in prefixes if prefix in top), parts[0])
+        leaves.setdefault(name, []).append(leaf)
+    return leaves
 
 
 def _check_marks(place: Place, stream: Any) -> None:

@@ -51,7 +51,7 @@ def log(n: int = 60, seed: int = 0, *, dense: bool = False, float64: bool = Fals
 def joined(batches: Iterable[Rollouts]) -> dict[str, Any]:
     """Batches end to end, as columns; what no batch has is None."""
     parts = list(batches)
-    out: dict[str, Any] = {"quality": None, "dense": [p.dense for p in parts][0]}
+    out: dict[str, Any] = {"quality": None, "dense": next(p.dense for p in parts)}
     assert all(p.dense == out["dense"] for p in parts)
     for field in dataclasses.fields(Rollouts):
         name = field.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -49,13 +50,11 @@ def check_index(run: Run) -> None:
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("n_files", [1, 3, 50])
-def test_a_log_cut_into_files_is_the_same_stream(
-    tmp_path: Path, n_files: int, dense: bool
-) -> None:
+def test_a_log_cut_into_files_is_the_same_stream(tmp_path: Path, n_files: int, dense: bool) -> None:
     table = log(60, dense=dense)
     whole = joined([Rollouts.from_arrow(table)])
     cuts = np.linspace(0, table.num_rows, n_files + 1).astype(int)
-    for i, (low, high) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+    for i, (low, high) in enumerate(itertools.pairwise(cuts)):
         save(table.slice(low, high - low), tmp_path / f"part-{i}.parquet", row_group_size=4)
     run = open_run(tmp_path)
     assert len(run.files) == n_files
@@ -93,9 +92,12 @@ def test_tables_in_memory_are_runs_too() -> None:
 
 
 def test_a_table_in_memory_is_not_copied() -> None:
-    table = pa.table({
-        "mu_logprobs": pa.array([[-1.0, -2.0]] * 10, pa.list_(pa.float32())), "reward": [1.0] * 10,
-    })
+    table = pa.table(
+        {
+            "mu_logprobs": pa.array([[-1.0, -2.0]] * 10, pa.list_(pa.float32())),
+            "reward": [1.0] * 10,
+        }
+    )
     buffer = np.frombuffer(table["mu_logprobs"].chunk(0).values.buffers()[1], dtype=np.float32)
     for part in open_run(table).rollouts(chunk_tokens=4):
         assert np.shares_memory(part.mu_logprobs, buffer)
@@ -135,7 +137,8 @@ def test_a_step_column_goes_before_the_folder_name(tmp_path: Path) -> None:
     ("steps", "kept"),
     [
         ("2:4", [2, 3]), ("2:", [2, 3, 4, 5]), (":2", [0, 1]), ("::2", [0, 2, 4]),
-        ("1:6:3", [1, 4]), (3, [3]), ("3", [3]), (slice(1, 3), [1, 2]), (slice(None, None, 5), [0, 5]),
+        ("1:6:3", [1, 4]), (3, [3]), ("3", [3]), (slice(1, 3), [1, 2]),
+        (slice(None, None, 5), [0, 5]),
     ],
 )  # fmt: skip
 def test_steps_are_half_open_values(
@@ -160,23 +163,29 @@ def test_row_groups_outside_the_steps_are_not_read(
     read: list[int] = []
     original = LogFile.read
     monkeypatch.setattr(
-        LogFile, "read", lambda self, groups, names: read.extend(groups) or original(self, groups, names)
+        LogFile,
+        "read",
+        lambda self, groups, names: read.extend(groups) or original(self, groups, names),
     )
     assert sum(part.n_rollouts for part in open_run(path, steps="2:4")) == 20
     assert set(read) == {2, 3}
 
 
 def test_unknown_steps_are_never_kept() -> None:
-    table = pa.table({
-        "mu_logprobs": [[-1.0]] * 3, "reward": [1.0] * 3, "step": pa.array([0, None, 1]),
-    })
+    table = pa.table(
+        {
+            "mu_logprobs": [[-1.0]] * 3,
+            "reward": [1.0] * 3,
+            "step": pa.array([0, None, 1]),
+        }
+    )
     assert joined(open_run(table))["step"].tolist() == [0, UNKNOWN, 1]
     assert joined(open_run(table, steps="0:"))["step"].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("steps", ["a:b", "1:2:3:4", "", "1:5:0", "-3:", 1.5, "1:5:-1", True])
 def test_what_is_no_range_of_steps_is_refused(steps: Any) -> None:
-    with pytest.raises(InputError, match="steps is .*; it must be a:b:c"):
+    with pytest.raises(InputError, match=r"steps is .*; it must be a:b:c"):
         open_run(log(10), steps=steps)
 
 
@@ -214,13 +223,26 @@ def test_only_what_is_needed_is_read() -> None:
 
 
 def test_columns_state_what_was_taken_for_what(tmp_path: Path) -> None:
-    table = log(10).rename_columns({
-        "mu_logprobs": "rollout_log_probs", "pi_logprobs": "log_probs", "prompt_id": "group",
-    }).append_column("text", pa.array(["x"] * 10))
+    table = (
+        log(10)
+        .rename_columns(
+            {
+                "mu_logprobs": "rollout_log_probs",
+                "pi_logprobs": "log_probs",
+                "prompt_id": "group",
+            }
+        )
+        .append_column("text", pa.array(["x"] * 10))
+    )
     path = save(table, tmp_path / "run.parquet")
-    run = open_run(path, columns_map={
-        "mu_logprobs": "rollout_log_probs", "pi_logprobs": "log_probs", "prompt_id": "group",
-    })
+    run = open_run(
+        path,
+        columns_map={
+            "mu_logprobs": "rollout_log_probs",
+            "pi_logprobs": "log_probs",
+            "prompt_id": "group",
+        },
+    )
     assert run.columns["mu_logprobs"] == "rollout_log_probs: list<element: float> (mapped)"
     assert run.columns["reward"] == "reward: double (exact)"
     assert list(run.columns)[:3] == ["mu_logprobs", "pi_logprobs", "values"]
@@ -239,7 +261,9 @@ def test_both_reward_columns_are_said() -> None:
 
 
 def test_a_map_with_an_unknown_name() -> None:
-    with pytest.raises(InputError, match=r"cannot map to mu_logprob \(did you mean mu_logprobs\?\)"):
+    with pytest.raises(
+        InputError, match=r"cannot map to mu_logprob \(did you mean mu_logprobs\?\)"
+    ):
         open_run(log(3), columns_map={"mu_logprob": "x"})
     with pytest.raises(SchemaError, match="no column rewrd to take as reward; did you mean reward"):
         open_run(log(3), columns_map={"reward": "rewrd"})
@@ -264,7 +288,9 @@ def test_a_missing_column_suggests_a_map(tmp_path: Path, ours: str, theirs: str)
 
 def test_a_missing_column_without_a_likely_name(tmp_path: Path) -> None:
     path = save(log(3).rename_columns({"mu_logprobs": "zzz"}), tmp_path / "run.parquet")
-    with pytest.raises(SchemaError, match=r"no column mu_logprobs; name it with --map mu_logprobs=NA"):
+    with pytest.raises(
+        SchemaError, match=r"no column mu_logprobs; name it with --map mu_logprobs=NA"
+    ):
         open_run(path)
 
 
@@ -272,12 +298,18 @@ def test_a_missing_column_without_a_likely_name(tmp_path: Path) -> None:
 
 
 def test_widths_differ_between_files(tmp_path: Path) -> None:
-    a = pa.table({
-        "mu_logprobs": pa.array([[-1.0, -0.5], None], pa.list_(pa.float16())), "reward": [1.0, 0.0],
-    })
-    b = pa.table({
-        "mu_logprobs": pa.array([[-0.1]], pa.large_list(pa.float64())), "reward": [1.0],
-    })
+    a = pa.table(
+        {
+            "mu_logprobs": pa.array([[-1.0, -0.5], None], pa.list_(pa.float16())),
+            "reward": [1.0, 0.0],
+        }
+    )
+    b = pa.table(
+        {
+            "mu_logprobs": pa.array([[-0.1]], pa.large_list(pa.float64())),
+            "reward": [1.0],
+        }
+    )
     save(a, tmp_path / "a.parquet")
     save(b, tmp_path / "b.parquet")
     run = open_run(tmp_path)
@@ -350,9 +382,14 @@ def test_wrong_types_are_found_before_anything_is_read(
 def test_unequal_lengths_name_the_row_of_the_file(tmp_path: Path) -> None:
     mu, pi = [[-1.0] * 3] * 20, [[-1.0] * 3] * 20
     mu[17], pi[17] = [-1.0] * 5, [-1.0] * 4
-    table = pa.table({
-        "mu_logprobs": mu, "pi_logprobs": pi, "reward": [0.0] * 20, "step": [0] * 10 + [1] * 10,
-    })
+    table = pa.table(
+        {
+            "mu_logprobs": mu,
+            "pi_logprobs": pi,
+            "reward": [0.0] * 20,
+            "step": [0] * 10 + [1] * 10,
+        }
+    )
     save(table.slice(0, 10), tmp_path / "a.parquet")
     path = save(table.slice(10), tmp_path / "b.parquet", row_group_size=3)
     for steps in (None, "1:"):
@@ -406,13 +443,15 @@ def test_the_index_agrees_with_null_rows_and_empty_rows(
 
 
 def test_staleness_from_versions_per_token(tmp_path: Path) -> None:
-    table = pa.table({
-        "mu_logprobs": [[-1.0, -1.0], [-1.0], []],
-        "policy_mask": [[False, True], [True], []],
-        "versions": pa.array([[-1, 3], [2], []], pa.list_(pa.int32())),
-        "trainer_version": [5, 5, 5],
-        "reward": [1.0, 1.0, 1.0],
-    })
+    table = pa.table(
+        {
+            "mu_logprobs": [[-1.0, -1.0], [-1.0], []],
+            "policy_mask": [[False, True], [True], []],
+            "versions": pa.array([[-1, 3], [2], []], pa.list_(pa.int32())),
+            "trainer_version": [5, 5, 5],
+            "reward": [1.0, 1.0, 1.0],
+        }
+    )
     run = open_run(save(table, tmp_path / "run.parquet"))
     staleness = run.index().staleness
     assert staleness is not None and staleness.tolist() == [2, 3, UNKNOWN]
@@ -434,10 +473,14 @@ def test_an_index_without_steps_or_versions(tmp_path: Path) -> None:
 
 
 def test_duplicates_keep_their_ids_and_hashes() -> None:
-    table = pa.table({
-        "mu_logprobs": [[-1.0, -2.0]] * 3 + [[-1.0]], "reward": [1.0, 1.0, 1.0, 0.0],
-        "rollout_id": ["r", "r", "r", "s"], "prompt_id": [1, 1, 1, 1],
-    })
+    table = pa.table(
+        {
+            "mu_logprobs": [[-1.0, -2.0]] * 3 + [[-1.0]],
+            "reward": [1.0, 1.0, 1.0, 0.0],
+            "rollout_id": ["r", "r", "r", "s"],
+            "prompt_id": [1, 1, 1, 1],
+        }
+    )
     part = next(open_run(table).rollouts())
     assert part.rollout_id is not None
     assert part.rollout_id.tolist() == stable_hash(["r", "r", "r", "s"]).tolist()
@@ -445,11 +488,15 @@ def test_duplicates_keep_their_ids_and_hashes() -> None:
 
 def test_masked_cells_change_nothing(tmp_path: Path) -> None:
     def run(junk: float) -> dict[str, Any]:
-        table = pa.table({
-            "mu_logprobs": [[-1.0, -2.0, junk]], "pi_logprobs": [[-1.0, -2.0, junk]],
-            "values": [[0.0, 0.0, junk]], "rewards": [[0.0, 1.0, 0.0]],
-            "policy_mask": [[True, True, False]],
-        })
+        table = pa.table(
+            {
+                "mu_logprobs": [[-1.0, -2.0, junk]],
+                "pi_logprobs": [[-1.0, -2.0, junk]],
+                "values": [[0.0, 0.0, junk]],
+                "rewards": [[0.0, 1.0, 0.0]],
+                "policy_mask": [[True, True, False]],
+            }
+        )
         return joined(open_run(save(table, tmp_path / "run.parquet")))
 
     clean = run(0.0)
@@ -466,6 +513,17 @@ def test_a_run_can_be_read_again_and_pickled(tmp_path: Path) -> None:
     assert_equal(joined(run), first)
     assert_equal(joined(pickle.loads(pickle.dumps(run))), first)
     assert run.n_rows == 20
+
+
+def test_names_with_dots_and_names_that_start_alike(tmp_path: Path) -> None:
+    table = log(10, dense=True).rename_columns({"rewards": "metrics.rewards", "values": "v.f"})
+    table = table.append_column("metrics", pa.array([{"rewards": 9.0}] * 10))
+    table = table.append_column("mu_logprobs.old", table["pi_logprobs"])
+    path = save(table, tmp_path / "run.parquet", row_group_size=3)
+    run = open_run(path, columns_map={"rewards": "metrics.rewards", "values": "v.f"})
+    assert run.unused == ("metrics", "mu_logprobs.old")
+    assert_equal(joined(run), joined([Rollouts.from_arrow(log(10, dense=True))]))
+    check_index(run)
 
 
 def test_an_empty_log_is_refused(tmp_path: Path) -> None:
