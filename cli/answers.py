@@ -56,9 +56,15 @@ def _answer(question: _Question, columns: Collection[str]) -> Answer:
     if missing:
         names = ", ".join(" or ".join(group) for group in missing)
         return Answer(question.command, question.question, False, f"the log has no {names}")
-    caveat = None
+    return Answer(question.command, question.question, True, _caveat(question, columns))
+
+
+def _caveat(question: _Question, columns: Collection[str]) -> str | None:
+    """How far the gap can be had without columns that help; said once, with the gap itself."""
+    if question.needs != _GAP:
+        return None
     if "prompt_id" not in columns:
-        caveat = "each rollout counts as a prompt of its own: the log has no prompt_id"
-    elif question.command == "bias" and "values" not in columns:
-        caveat = "centred by the returns of the prompt's other rollouts: the log has no values"
-    return Answer(question.command, question.question, True, caveat)
+        return "each rollout counts as a prompt of its own: the log has no prompt_id"
+    if "values" not in columns:
+        return "centred by the returns of the prompt's other rollouts: the log has no values"
+    return None

@@ -125,6 +125,12 @@ QuietOption = Annotated[
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+SaveLogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-log", metavar="FILE", help="Also copy the log to this file.", show_default=False
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(

@@ -122,7 +122,7 @@ def a_log(n_prompts: int = 24, per_prompt: int = 4, steps: int = 2, **changes: A
     rng = np.random.default_rng(7)
     n = n_prompts * per_prompt * steps
     lengths = rng.integers(5, 21, n)
-    mu = [rng.uniform(-3.0, -0.05, k).astype(np.float32) for k in lengths]
+    mu = [rng.uniform(-3.0, -0.6, k).astype(np.float32) for k in lengths]
     columns: dict[str, Any] = {
         "step": pa.array(np.repeat(np.arange(steps) * 10, n // steps)),
         "prompt_id": pa.array(np.tile(np.repeat(np.arange(n_prompts), per_prompt), steps)),
