@@ -10,13 +10,9 @@ import numpy as np
 from brace_diag.engines.runs import Progress, RunLike, as_run
 from brace_diag.errors import SchemaError
 from brace_diag.estimators.duplicates import DuplicateFilter
-from brace_diag.estimators.inspection import (
-    InspectionSums,
-    ValueRange,
-    checks,
-    returns_range,
-    summary,
-)
+from brace_diag.estimators.inspection import InspectionSums, summary
+from brace_diag.estimators.inspection_checks import checks
+from brace_diag.estimators.value_range import ValueRange, returns_range
 from brace_diag.results import Inspection
 from brace_diag.rollouts import Rollouts
 

@@ -16,9 +16,10 @@ from brace_diag.estimators.duplicates import DuplicateFilter
 from brace_diag.estimators.gap_notes import gap_notes, invalidating
 from brace_diag.estimators.gap_state import GapState, RolloutInfo
 from brace_diag.estimators.intervals import probe_size
-from brace_diag.estimators.log_checks import LogProbe
+from brace_diag.estimators.log_checks import LogSigns
 from brace_diag.estimators.sibling_index import SiblingIndex
 from brace_diag.estimators.value_gap import distrusted, estimate_gap, estimate_key
+from brace_diag.estimators.value_range import ValueRange, returns_range
 from brace_diag.quality import DataQuality
 from brace_diag.readers.index import RunIndex
 from brace_diag.results import KeyedGap, ValueGap
@@ -62,9 +63,13 @@ def value_gap(
     require(source, "mu_logprobs", "pi_logprobs")
     index = source.index()
     siblings = SiblingIndex.build(index.prompt, index.step, index.total_reward)
-    keys = _keys(index, chosen)
     walk = GapPass(
-        chosen, siblings, keys, threads or os.cpu_count() or 1, "values" in source.columns
+        chosen,
+        siblings,
+        _keys(index, chosen),
+        threads or os.cpu_count() or 1,
+        "values" in source.columns,
+        LogSigns(ValueRange(*returns_range(index.total_reward))),
     )
     done = 0
     for batch in source.rollouts(GAP_COLUMNS & set(source.columns)):
@@ -84,15 +89,13 @@ class GapPass:
     keys: npt.NDArray[np.int64] | None
     threads: int
     has_values: bool
+    signs: LogSigns
     quality: DataQuality = field(default_factory=DataQuality)
     duplicates: DuplicateFilter = field(default_factory=DuplicateFilter)
-    probe: LogProbe = field(default_factory=LogProbe)
     states: list[GapState] = field(default_factory=list)
     open: dict[int, GapState] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
     closed: list[KeyedGap] = field(default_factory=list)
-    n_stale: int = 0
-    n_dated: int = 0
 
     def __post_init__(self) -> None:
         s = self.settings
@@ -106,8 +109,7 @@ class GapPass:
     def add(self, batch: Rollouts) -> None:
         """Take a batch in, in reading order."""
         info = self._info(batch)
-        self.probe.update(batch)
-        self._count_stale(batch)
+        self.signs.update(batch)
         for state in self.states:
             state.update(batch, info, threads=self.threads)
         if self.keys is not None:
@@ -120,18 +122,17 @@ class GapPass:
                 f"{source}: no policy tokens in {self.quality.n_rows} rows; "
                 "check policy_mask and the log-prob columns"
             )
-        allow_group = self.siblings.has_siblings and self.duplicates.n_duplicates == 0
         main = estimate_gap(
             self.states[0],
             self.settings,
             position_state=self.states[1] if len(self.states) > 1 else None,
             has_values=self.has_values,
-            allow_group=allow_group,
+            allow_group=self._may_group(),
         )
         for key in list(self.open):
             self._close(key)
-        notes = gap_notes(self.settings, self.quality, main, self.probe, self._stale_share())
-        grave = invalidating(main, self.probe, self._stale_share())
+        notes = gap_notes(self.settings, self.quality, main, self.signs)
+        grave = invalidating(main, self.signs)
         if grave:
             main = distrusted(main, grave[0].split(":")[0])
         return ValueGap(
@@ -150,6 +151,10 @@ class GapPass:
             by=tuple(sorted(self.closed, key=lambda entry: entry.key)),
             notes=notes,
         )
+
+    def _may_group(self) -> bool:
+        """Whether siblings' returns may centre a rollout's: not where a sibling is its copy."""
+        return self.siblings.has_siblings and self.duplicates.n_duplicates == 0
 
     def _info(self, batch: Rollouts) -> RolloutInfo:
         first = self.duplicates.first_seen(batch)
@@ -195,17 +200,8 @@ class GapPass:
     def _close(self, key: int) -> None:
         state = self.open.pop(key)
         self.closed.append(
-            estimate_key(key, state, self.settings, self.has_values, self.siblings.has_siblings)
+            estimate_key(key, state, self.settings, self.has_values, self._may_group())
         )
-
-    def _count_stale(self, batch: Rollouts) -> None:
-        staleness = batch.staleness
-        if staleness is not None:
-            self.n_dated += int((staleness != UNKNOWN).sum())
-            self.n_stale += int((staleness > 0).sum())
-
-    def _stale_share(self) -> float | None:
-        return self.n_stale / self.n_dated if self.n_dated else None
 
 
 def _first_values(batch: Rollouts) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from brace_diag.estimators.log_checks import LogProbe
+from brace_diag.estimators.log_checks import LogProbe, LogSigns
 from brace_diag.quality import DataQuality
 from brace_diag.results import Estimate
 from brace_diag.settings import GapSettings, GateThresholds
@@ -21,36 +21,36 @@ def gap_notes(
     settings: GapSettings,
     quality: DataQuality,
     main: GapEstimates,
-    probe: LogProbe,
-    stale_share: float | None,
+    signs: LogSigns,
 ) -> tuple[str, ...]:
     """Sentences in order of weight: first what invalidates, then what limits, then what was "
     "done."""
     return (
-        *invalidating(main, probe, stale_share),
+        *invalidating(main, signs),
         *_no_staleness(main),
         *_control(main),
         *_limits(settings, main),
-        *_precision(probe),
+        *_critic(signs),
+        *_precision(signs.probe),
         *_data(quality),
         *_choices(settings, main),
     )
 
 
-def invalidating(main: GapEstimates, probe: LogProbe, stale_share: float | None) -> list[str]:
+def invalidating(main: GapEstimates, signs: LogSigns) -> list[str]:
     """Reasons to believe no figure that rests on w; empty where the log is sound."""
     notes = []
-    lag = probe.best_lag()
+    lag = signs.probe.best_lag()
     if lag is not None:
         notes.append(
             f"MISALIGNED lag={lag:+d}: pi fits mu shifted by {lag:+d} token far better than "
             "unshifted; the columns are not of the same tokens and no figure of the gap means "
             "anything"
         )
-    if probe.copied() and stale_share:
+    if signs.probe.copied() and signs.n_stale:
         notes.append(
             "pi copied: it is bit-identical to mu on more than 99 % of the tokens while "
-            f"{100 * stale_share:.0f} % of the rollouts are stale; copied, not recomputed, so a "
+            f"{signs.n_stale} rollouts are stale; copied, not recomputed, so a "
             "gap of 0 is no evidence"
         )
     w = main.mean_weight
@@ -90,6 +90,15 @@ def _control(main: GapEstimates) -> list[str]:
         f"miscalibrated: the mean sum of (pi/mu - 1) per rollout is {u.value:+.3f}, more than 3 "
         "standard errors from 0; wdr centres this away, doubly_robust and the spread over prompts "
         "do not"
+    ]
+
+
+def _critic(signs: LogSigns) -> list[str]:
+    if not signs.values.broken:
+        return []
+    return [
+        f"CRITIC_INVALID: {signs.values.words()}: broken or uninitialised, not stale; its bias and "
+        "g_pi, g_mu say nothing of staleness (b_hat holds for any critic, with wide intervals)"
     ]
 
 

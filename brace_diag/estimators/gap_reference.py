@@ -68,14 +68,13 @@ def gap_at(
     for at in range(start, max(len(s.log_w) for s in alive)):
         there = [i for i, s in enumerate(alive) if len(s.log_w) > at]
         mean_h = float(np.mean([weights[i][at - start] for i in there])) if weight == "wdr" else 1.0
-        for i in there:
+        prompts = np.array([alive[i].prompt for i in there])
+        differences = np.array([alive[i].returns[at] - alive[i].values[at] for i in there])
+        others = {p: differences[prompts != p] for p in set(prompts.tolist())}
+        baseline = {p: float(d.mean()) if len(d) else 0.0 for p, d in others.items()}
+        for i, difference in zip(there, differences, strict=True):
             s = alive[i]
-            others = [
-                alive[j].returns[at] - alive[j].values[at]
-                for j in there
-                if alive[j].prompt != s.prompt
-            ]
-            a = s.returns[at] - s.values[at] - (float(np.mean(others)) if others else 0.0)
+            a = difference - baseline[s.prompt]
             u = math.exp(s.log_w[at]) - 1.0
             contributions[i] += gamma ** (at - start) * weights[i][at - start] / mean_h * u * a
     return float(contributions.mean()), contributions

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from brace_diag.errors import InputError
 from brace_diag.estimators import gap_kernels as kernels
+from brace_diag.estimators.gap_cells import N_RELATIVE, N_ROLLOUT
 from brace_diag.estimators.siblings import SiblingTable, add_to_groups
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import Axis, GateThresholds, cell_edges
@@ -86,7 +87,7 @@ class GapState:
     Attributes:
         axis, gamma, all_starts: what the sums are of; all_starts False keeps position 0 only.
         pairs: (group, pair of cells, kernels.N_PAIR); cells: (group, cell, kernels.N_CELL);
-            starts: (group, cell, kernels.N_START); rollouts: (group, 1, kernels.N_ROLLOUT).
+            starts: (group, cell, kernels.N_START); rollouts: (group, 1, N_ROLLOUT).
         table: within-prompt sums; weights, tails: Σ, Σ² and largest values of exp(S_t) by start.
     """
 
@@ -96,7 +97,7 @@ class GapState:
     pairs: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_PAIR))
     cells: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_CELL))
     starts: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_START))
-    rollouts: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_ROLLOUT))
+    rollouts: GroupSums = field(default_factory=lambda: GroupSums(N_ROLLOUT))
     table: SiblingTable = field(default_factory=lambda: SiblingTable(N_OCTAVES))
     weights: LogSumExp = field(default_factory=LogSumExp)
     tails: TopK = field(default_factory=lambda: TopK(TAIL))
@@ -119,7 +120,7 @@ class GapState:
             return
         edges = cell_edges(longest)
         n_cells = self._grow(len(edges) - 1)
-        rows = np.zeros((batch.n_rollouts, kernels.N_ROLLOUT))
+        rows = np.zeros((batch.n_rollouts, N_ROLLOUT))
         logs = np.full((batch.n_rollouts, n_cells), np.nan)
         n_octaves = kernels.coarse_cell(len(edges) - 2) + 1 if self.axis == "position" else 0
         octaves = np.zeros((batch.n_rollouts, 3 * n_octaves))
@@ -137,7 +138,7 @@ class GapState:
 
     def _grow(self, n_cells: int) -> int:
         if self.axis == "relative":
-            n_cells = kernels.N_RELATIVE
+            n_cells = N_RELATIVE
         self.cells.grow(n_cells)
         self.starts.grow(n_cells)
         self.pairs.grow(n_cells * (n_cells + 1) // 2)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from brace_diag.rollouts import Rollouts
+from brace_diag.estimators.value_range import ValueRange
+from brace_diag.rollouts import UNKNOWN, Rollouts
 
 LAGS = (-2, -1, 1, 2)
 SAMPLE_TOKENS = 400_000
@@ -108,3 +109,27 @@ class LogProbe:
     def copied(self) -> bool:
         """Whether pi equals mu bit by bit on more than 99 % of the tokens."""
         return self.n_compared > 0 and self.n_equal > 0.99 * self.n_compared
+
+
+@dataclass(slots=True)
+class LogSigns:
+    """Everything a pass learns about a log's fitness while it estimates.
+
+    Attributes:
+        probe: alignment, copies and precision; values: the critic's range.
+        n_dated, n_stale: rollouts whose staleness is logged, and is above 0.
+    """
+
+    values: ValueRange
+    probe: LogProbe = field(default_factory=LogProbe)
+    n_dated: int = 0
+    n_stale: int = 0
+
+    def update(self, batch: Rollouts) -> None:
+        """Add a batch, in reading order."""
+        self.probe.update(batch)
+        self.values.update(batch)
+        staleness = batch.staleness
+        if staleness is not None:
+            self.n_dated += int((staleness != UNKNOWN).sum())
+            self.n_stale += int((staleness > 0).sum())

@@ -50,7 +50,7 @@ def _share_over_prompts(
         return None
     at = zero.column(0, "wdr", context.baseline)
     mean_square = float(zero.jack.value[at] ** 2 - zero.jack.se[at] ** 2)
-    return _share(mean_square, float(second.value[0]))
+    return _share(mean_square, float(second.value[0]), float(second.se[0]))
 
 
 def _share_over_positions(
@@ -69,11 +69,14 @@ def _share_over_positions(
     covariance = part.covariance
     value = np.where(kept, part.value, 0.0)
     mean_square = float((weights @ value) ** 2 - weights @ covariance @ weights)
-    return _share(mean_square, float(weights @ (value**2 - np.diag(covariance))))
+    # Without a gap Σ weight b² has variance 2 tr((WΣ)²), W = diag(weights).
+    weighted = weights[:, None] * covariance
+    noise = np.sqrt(2.0 * np.sum(weighted * weighted.T))
+    return _share(mean_square, float(weights @ (value**2 - np.diag(covariance))), float(noise))
 
 
-def _share(square_of_mean: float, mean_of_square: float) -> float | None:
-    """1 - (E b)²/E b² in [0, 1]; None where E b² cannot be told from 0."""
-    if not mean_of_square > 0.0:
+def _share(square_of_mean: float, mean_of_square: float, noise: float) -> float | None:
+    """1 - (E b)²/E b² in [0, 1]; None where E b² cannot be told from 0 (one-sided, 5 %)."""
+    if not mean_of_square > 1.645 * noise:
         return None
     return float(min(max(1.0 - max(square_of_mean, 0.0) / mean_of_square, 0.0), 1.0))
