@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from brace_diag.rollouts_schema import LIST_COLUMNS
 MAX_ROWS = 4096
 """Rows of a chunk at most: their overhead is small by then, and so is what a chunk holds."""
 
-INDEX_TOKENS, INDEX_ROWS = 1 << 22, 1 << 16
+INDEX_TOKENS, INDEX_ROWS = 1 << 21, 1 << 14
 """Chunk of the index, which holds one or two narrow lists at most, and mostly none."""
 
 _MARK = b"PAR1"
@@ -62,6 +62,10 @@ class LogFile:
             if statistics is None or not statistics.has_null_count or statistics.null_count:
                 return True
         return name not in self.leaves
+
+    def has_null_lists(self, group: int, name: str) -> bool:
+        """Whether a list column holds a null list; reads the column."""
+        return any(b.column(name).null_count for b in self.batches(group, [name], MAX_ROWS))
 
     def read(self, groups: list[int], names: Collection[str]) -> Any:
         """Row groups as one Arrow table, on the calling thread alone."""
@@ -286,7 +290,7 @@ def _span_tasks(
 ) -> Iterator[Callable[[], Rollouts]]:
     """A span as one task that decodes it, or, of one big row group, as a task for each slice."""
     names = list(selection.theirs.values())
-    if span.n_tokens <= 2 * chunk_tokens and span.n_rows <= MAX_ROWS:
+    if span.n_tokens <= 2 * chunk_tokens and (span.n_rows <= MAX_ROWS or len(span.groups) > 1):
         yield partial(_decode, file, span, selection, kept, first_row)
         return
     rows = max(1, min(MAX_ROWS, span.n_rows * chunk_tokens // max(1, span.n_tokens)))
@@ -325,38 +329,24 @@ def _index_tasks(
     kept: npt.NDArray[np.bool_] | None,
     first_row: int,
 ) -> Iterator[Callable[[], Rollouts]]:
-    """One task for a span, as for `_span_tasks`; without lists if every row has a token."""
+    """As `_span_tasks`, with as few lists as tell which rows have a policy token."""
     theirs = selection.theirs
-    scalars = {name: theirs[name] for name in theirs if name not in LIST_COLUMNS}
     listed = [name for name in theirs if name in LIST_COLUMNS and theirs[name] in file.leaves]
-    told_by_mu = set(listed) <= {"mu_logprobs", "pi_logprobs", "values"}
-    if told_by_mu and not any(file.has_gaps(g, theirs["mu_logprobs"]) for g in span.groups):
-        bare = Selection(scalars, selection.steps, selection.wide)
-        yield partial(_decode, file, span, bare, kept, first_row, True)
-    elif span.n_tokens > 2 * INDEX_TOKENS:
-        yield from _span_tasks(file, span, selection, kept, first_row, INDEX_TOKENS)
-    else:
-        yield partial(_index_span, file, span, selection, listed, kept, first_row)
-
-
-def _index_span(
-    file: LogFile,
-    span: _Span,
-    selection: Selection,
-    listed: list[str],
-    kept: npt.NDArray[np.bool_] | None,
-    first_row: int,
-) -> Rollouts:
-    """A span with as few of its lists as tell which rows have a policy token."""
-    theirs = selection.theirs
+    others = [name for name in theirs if name not in _LENGTHS_FROM]
     lengths = [name for name in _LENGTHS_FROM if name in listed]
-    others = [name for name in theirs if name not in lengths]
-    table = file.read(span.groups, [theirs[name] for name in (*others, *lengths[:1])])
-    chosen = (*others, *lengths[:1])
-    if table.column(theirs[lengths[0]]).null_count:
-        # A null list says nothing of its row's length: the other lists must be asked.
-        chosen = (*others, *lengths)
-        table = file.read(span.groups, [theirs[name] for name in chosen])
-    fewer = Selection({n: theirs[n] for n in chosen}, selection.steps, selection.wide)
-    place = file.place
-    return fewer.build(Part(table, place.name, span.file_row, first_row, kept, place.folder_step))
+    first = theirs[lengths[0]]
+    gaps = any(file.has_gaps(group, first) for group in span.groups)
+    if not gaps and set(listed) <= {"mu_logprobs", "pi_logprobs", "values"}:
+        bare = _narrowed(selection, others)
+        yield partial(_decode, file, span, bare, kept, first_row, True)
+        return
+    # A null list says nothing of its row's length: then the other lists must be asked.
+    if not gaps or not any(file.has_null_lists(group, first) for group in span.groups):
+        lengths = lengths[:1]
+    yield from _span_tasks(
+        file, span, _narrowed(selection, [*others, *lengths]), kept, first_row, INDEX_TOKENS
+    )
+
+
+def _narrowed(selection: Selection, names: list[str]) -> Selection:
+    return replace(selection, theirs={name: selection.theirs[name] for name in names})
