@@ -14,7 +14,7 @@ from brace_diag.plots.style import INK, MUTED, VERMILION, Type
 
 EDGE = 0.08
 """Empty border of every figure, in inches."""
-SPACING = 1.22
+SPACING = 1.28
 """Line spacing in units of the font size."""
 ASCENT = 0.95
 """From the top of a line to its baseline in units of the font size; a hat on a letter needs it."""
@@ -132,7 +132,7 @@ def stack(
     """
     width, height = (float(side) for side in figure.get_size_inches())
     sizes = Type.at(width)
-    gaps = [(0.1 + SPACING * sizes.small / 72) if p.caption else 0.08 for p in panels]
+    gaps = [(0.11 + SPACING * sizes.small / 72) if p.caption else 0.08 for p in panels]
     free = height - top - bottom - sum(gaps) - sum(p.height for p in panels)
     left = 0.6
     made: list[Axes] = []

@@ -46,11 +46,11 @@ def rollouts_strip(axes: Axes, data: GapData) -> None:
     most = float(alive.max()) if alive.size else 1.0
     if logarithmic:
         axes.set_yscale("log")
-        axes.set_ylim(least, 2.0 * most)
+        axes.set_ylim(least, 3.0 * most)
         axes.yaxis.set_major_locator(LogLocator(10, numticks=4))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.set_ylim(0.0, 1.12 * most)
+        axes.set_ylim(0.0, 1.25 * most)
         axes.yaxis.set_major_locator(FixedLocator([0.0, most]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
 
