@@ -12,15 +12,21 @@ import numpy.typing as npt
 from brace_diag.errors import SchemaError
 from brace_diag.rollouts_schema import COLUMNS
 
-_WORDS = rb"[-+]?(?:NaN|nan|NAN|Infinity|infinity|Inf|inf)"
-# A value: after [ , or : and before , ] or }.
-_HINT = re.compile(rb'[\[,:]\s*"?' + _WORDS + rb'"?\s*[,\]}]')
-# A whole string, or a word outside of strings.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _WORDS)
-_QUOTED = re.compile(rb'"(' + _WORDS + rb')"')
+# A whole string, and a colon if it is a key.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"(\s*:)?', re.DOTALL)
+_QUOTED = re.compile(rb'"[-+]?(?:NaN|nan|NAN|Infinity|infinity|INFINITY|Inf|inf|INF)"')
+# In the order in which they are replaced; a minus sign before them stays.
+_BARE = tuple(
+    (sign + word, mark)
+    for mark, words in (
+        (b"4e307", (b"Infinity", b"infinity", b"INFINITY", b"Inf", b"inf", b"INF")),
+        (b"2e307", (b"NaN", b"nan", b"NAN")),
+    )
+    for word in words
+    for sign in (b"+", b"")
+)
 
-# No log-prob, value or reward comes near; the thresholds below lie between them.
-_MARK = {"nan": b"2e307", "inf": b"4e307", "-inf": b"-4e307"}
+# No log-prob, value or reward comes near the marks 2e307 and 4e307; these lie between them.
 _ANY_MARK, _INFINITY_MARK = 1e307, 3e307
 
 
@@ -30,36 +36,35 @@ def mark_nonfinite(lines: list[bytes], float_scalars: frozenset[str]) -> tuple[l
     Bare words are replaced wherever they stand as values; quoted ones as entries of lists, and as
     values of `float_scalars`, the names of scalar columns of numbers. Strings are left alone.
     """
-    hits = [_HINT.search(line) is not None for line in lines]
-    out = [
-        _mark_line(line, float_scalars) if hit else line
-        for line, hit in zip(lines, hits, strict=True)
-    ]
-    return out, any(hits)
+    marked = [_mark_line(line, float_scalars) for line in lines]
+    return marked, any(a is not b for a, b in zip(marked, lines, strict=True))
 
 
 def _mark_line(line: bytes, float_scalars: frozenset[str]) -> bytes:
-    out, done, key = [], 0, b""
-    for match in _TOKEN.finditer(line):
-        text = match[0]
-        if text[:1] == b'"':
-            before = line[: match.start()].rstrip()[-1:]
-            quoted = _QUOTED.fullmatch(text)
-            is_key = line[match.end() :].lstrip()[:1] == b":"
-            if is_key:
-                key = text[1:-1]
-            number = before in (b"[", b",") or key.decode(errors="replace") in float_scalars
-            if quoted is None or is_key or not number:
-                continue
-            text = quoted[1]
-        out += [line[done : match.start()], _mark_of(text)]
+    """One line with its marks; the very same object if it needs none."""
+    parts, done, key = [], 0, ""
+    for match in _STRING.finditer(line):
+        before, text = line[done : match.start()], match[0]
+        parts.append(_mark_bare(before))
+        if match[1] is not None:
+            key = text[1 : text.rindex(b'"')].decode(errors="replace")
+        elif _QUOTED.fullmatch(text) and (
+            before.rstrip()[-1:] in (b"[", b",") or key in float_scalars
+        ):
+            text = _mark_bare(text[1:-1])
+        parts.append(text)
         done = match.end()
-    return b"".join([*out, line[done:]])
+    parts.append(_mark_bare(line[done:]))
+    marked = b"".join(parts)
+    return line if marked == line else marked
 
 
-def _mark_of(word: bytes) -> bytes:
-    value = float(word)
-    return _MARK["nan" if np.isnan(value) else "inf" if value > 0 else "-inf"]
+def _mark_bare(text: bytes) -> bytes:
+    """Text outside of strings with its words replaced."""
+    if b"N" in text or b"n" in text or b"I" in text:
+        for word, mark in _BARE:
+            text = text.replace(word, mark)
+    return text
 
 
 def loads(text: bytes) -> Any:
