@@ -11,8 +11,8 @@ Array = npt.NDArray[np.float64]
 
 
 def tail_length(n: int) -> int:
-    """Number of largest weights that the tail fit uses: min(n/5, 3√n) (Vehtari et al. 2024)."""
-    return math.ceil(min(0.2 * n, 3.0 * math.sqrt(n))) if n > 0 else 0
+    """Number of largest weights that the tail fit uses, ⌊min(n/5, 3√n)⌋ (Vehtari et al. 2024)."""
+    return math.floor(3.0 * math.sqrt(n)) if n > 225 else n // 5
 
 
 def pareto_k_limit(n: int) -> float:

@@ -27,7 +27,7 @@ def columns() -> Callable[..., dict[str, Any]]:
         skill = np.repeat(rng.uniform(0.2, 0.8, n_prompts), group)
         return {
             "mu_logprobs": list(mu.astype(np.float32)),
-            "pi_logprobs": list((mu + noise).astype(np.float32)),
+            "pi_logprobs": list(np.minimum(mu + noise, -1e-4).astype(np.float32)),
             "values": list((skill[:, None] + rng.normal(0, 0.1, mu.shape)).astype(np.float32)),
             "reward": (rng.random(n) < skill).astype(float).tolist(),
             "prompt_id": np.repeat(np.arange(n_prompts), group).tolist(),
