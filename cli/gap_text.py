@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .tables import Column, interval, number, on_the_point, share, short, table
+from .tables import Column, counted, interval, number, on_the_point, share, short, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def _trust(gap: ValueGap, terminal: Terminal) -> list[str]:
     first = gap.gap.cells[0].companions if gap.gap.cells else {}
     v = first.get("within_var_log_product")
     gate = terminal.paint(gap.gate, GATE_STYLES[gap.gate])
-    lines = [f"gate {gate}: within-prompt variance of the log product {_companion(v)}"]
+    size = "cannot be measured" if v is None else f"is {_companion(v)}"
+    lines = [f"gate {gate}: the within-prompt variance of the log product {size}"]
     if gap.settings.axis != "position":
         lines = [f"gate at the first token: {gate}"]
     z = gap.saturation_z.value
@@ -132,8 +133,8 @@ def _trust(gap: ValueGap, terminal: Terminal) -> list[str]:
         lines.append(f"saturation z {z:+.1f} (beyond -2 or +2: first_order and wdr part)")
     w = gap.mean_weight
     if w.value is not None:
-        ends = interval(w.ci_low, w.ci_high, w.se)
-        lines.append(f"mean pi/mu per token {number(w.value, w.se)} ({ends}; 1 for a true ratio)")
+        ends = "" if w.se is None else f"{interval(w.ci_low, w.ci_high, w.se)}; "
+        lines.append(f"mean pi/mu per token {number(w.value, w.se)} ({ends}1 for a true ratio)")
     kept = [
         f"{share(part)} over {name}"
         for name in ("positions", "prompts")
@@ -271,8 +272,8 @@ def quality_text(
 ) -> list[str]:
     """What the log held, and every count of what was not taken at face value."""
     head = (
-        f"{source}: {quality.n_rows:,} rows, {quality.n_rollouts:,} rollouts, "
-        f"{quality.n_tokens:,} policy tokens"
+        f"{source}: {counted(quality.n_rows, 'row')}, {counted(quality.n_rollouts, 'rollout')}, "
+        f"{counted(quality.n_tokens, 'policy token')}"
     )
     remarks = [f"{count:,} {meaning}" for _, count, meaning in quality.remarks()]
     if not remarks:

@@ -13,7 +13,7 @@ from .document import document
 from .gap_text import quality_text
 from .progress import progress
 from .sources import open_source, source_block
-from .tables import Column, number, table
+from .tables import Column, counted, number, table
 from .terminal import Terminal, emit
 
 if TYPE_CHECKING:
@@ -74,12 +74,8 @@ def _headline(found: Inspection) -> str:
             "the checks below say what to mend"
         )
     if warned:
-        return f"{found.source}: can be read, with {_count(len(warned), 'warning')}"
+        return f"{found.source}: can be read, with {counted(len(warned), 'warning')}"
     return f"{found.source}: no check found anything wrong"
-
-
-def _count(n: int, thing: str) -> str:
-    return f"{n} {thing}" + ("" if n == 1 else "s")
 
 
 def _columns(found: Inspection, terminal: Terminal) -> list[str]:
@@ -107,7 +103,7 @@ def _summary(found: Inspection, terminal: Terminal) -> list[str]:
         ("staleness in versions", _range(told, "staleness_min", "staleness_max")),
         ("return", _range(told, "reward_min", "reward_mean", "reward_max")),
         ("mean |log pi/mu| a token", _number(told.get("mean_abs_log_w"))),
-        ("mean pi/mu a token", number(told.get("mean_weight"), 1e-4)),
+        ("mean pi/mu a token", _number(told.get("mean_weight"), 1e-4)),
     ]
     width = max(len(name) for name, _ in rows)
     return [terminal.paint("Summary", "bold"), *(f"  {n.ljust(width)}  {text}" for n, text in rows)]
@@ -124,12 +120,12 @@ def _range(told: Mapping[str, float | int | None], *names: str) -> str:
     return f"{ends}, {names[1].rpartition('_')[2]} {_number(values[1])}"
 
 
-def _number(value: float | int | None) -> str:
+def _number(value: float | int | None, error: float | None = None) -> str:
     if value is None:
         return "not told by the log"
-    if float(value).is_integer():
+    if error is None and float(value).is_integer():
         return f"{int(value):,}"
-    return number(value)
+    return number(value, error)
 
 
 def _checks(checks: Sequence[Check], terminal: Terminal) -> list[str]:

@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if debug:
                 traceback.print_exc()
             else:
-                say(_explain(error))
+                say(_explain(error, words))
             return EXIT_ERROR
 
 
@@ -201,12 +201,12 @@ def _run(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, words: Sequence[str]) -> str:
     """An error as the one or two lines that its reader can act on."""
     if isinstance(error, BraceDiagError):
         return f"error: {error}"
     if isinstance(error, UsageError):
-        return _explain_usage(error)
+        return _explain_usage(error, words)
     if isinstance(error, MemoryError):
         return "error: not enough memory; give the program more, or read fewer steps with --steps"
     if isinstance(error, OSError) and error.strerror:
@@ -219,13 +219,26 @@ def _explain(error: Exception) -> str:
     )
 
 
-def _explain_usage(error: Exception) -> str:
+def _explain_usage(error: Exception, words: Sequence[str]) -> str:
     message = getattr(error, "format_message", error.__str__)().replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "brace-diag"
-    lines = [f"error: {' '.join(message.split()).rstrip('.')}"]
-    lines.append(f"see: {command} --help")
-    return "\n".join(lines)
+    text = " ".join(message.split()).rstrip(".")
+    got = _value_given(getattr(getattr(error, "param", None), "opts", ()), words)
+    if got is not None and repr(got) not in text:
+        text += f"; it is {got!r}"
+    return f"error: {text}\nsee: {command} --help"
+
+
+def _value_given(names: Sequence[str], words: Sequence[str]) -> str | None:
+    """What follows an option on the command line; the messages of typer leave it out."""
+    for name in names:
+        for word, following in zip(words, [*words[1:], None], strict=True):
+            if word == name:
+                return following
+            if name.startswith("--") and word.startswith(f"{name}="):
+                return word.removeprefix(f"{name}=")
+    return None
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

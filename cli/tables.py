@@ -46,6 +46,11 @@ def share(value: float | None) -> str:
     return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.0f}%"
 
 
+def counted(n: int, thing: str) -> str:
+    """A count and what is counted: 1 row, 2 rows."""
+    return f"{n:,} {thing}" + ("" if n == 1 else "s")
+
+
 def interval(low: float | None, high: float | None, se: float | None, *, sign: bool = False) -> str:
     """Both ends of an interval, or a dash."""
     if low is None or high is None:

@@ -9,6 +9,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import TextIO
 
+from brace_diag.errors import InputError
+
 STYLES = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "dim": "2", "bold": "1"}
 NOTE_WIDTH = 100
 
@@ -61,6 +63,8 @@ def emit(text: str) -> None:
     except BrokenPipeError:
         # Python flushes stdout once more at exit and would complain there.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"the result cannot be written to stdout: {error.strerror}") from error
 
 
 def say(text: str, *, quiet: bool = False) -> None:

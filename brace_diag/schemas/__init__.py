@@ -19,7 +19,9 @@ def load_schema(command: str) -> dict[str, Any]:
         InputError: no command of that name prints JSON.
     """
     folder = files(__name__)
-    names = sorted(f.name.removesuffix(".json") for f in folder.iterdir() if f.name.endswith(".json"))
+    names = sorted(
+        f.name.removesuffix(".json") for f in folder.iterdir() if f.name.endswith(".json")
+    )
     if command not in names:
         raise InputError(f"no JSON schema for {command!r}; there is one for: {', '.join(names)}")
     schema: dict[str, Any] = json.loads((folder / f"{command}.json").read_text(encoding="utf-8"))

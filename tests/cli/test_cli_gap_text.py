@@ -199,3 +199,20 @@ def test_a_narrow_terminal_loses_columns_not_truth(gap_of: GapOf) -> None:
     assert max(map(len, rows)) <= 80
     assert "a wider terminal also shows:" in table
     assert all(word in rows[0] for word in ("position", "95% interval", "gate"))
+
+
+def test_one_rollout_is_told_without_numbers_that_do_not_exist(
+    gap_of: GapOf, estimate_of: EstimateOf
+) -> None:
+    gap = gap_of(
+        gate="unknown",
+        mean_weight=estimate_of(1.32),
+        quality=DataQuality(1, 1, 1),
+        gap=Curve("position", ()),
+        saturation_z=estimate_of(None),
+    )
+    text = gap_text(gap, PLAIN)
+    assert "gate unknown: the within-prompt variance of the log product cannot be measured" in text
+    assert "mean pi/mu per token 1.32 (1 for a true ratio)" in text
+    assert "saturation z" not in text
+    assert "1 row, 1 rollout, 1 policy token;" in text

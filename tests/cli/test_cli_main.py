@@ -93,8 +93,9 @@ def test_no_command_shows_the_help_and_fails(cli: Cli) -> None:
         (("bias", "x", "--nope"), ("No such option: --nope",)),
         (("bias", "x", "--by", "prompt"), ("'--by'", "'prompt'", "'step', 'staleness'")),
         (("bias", "x", "--axis", "time"), ("'--axis'", "'time'", "'position'")),
-        (("bias", "x", "--gamma", "high"), ("'--gamma'",)),
-        (("bias", "x", "--threads", "0"), ("'--threads'",)),
+        (("bias", "x", "--gamma", "high"), ("'--gamma'", "it is 'high'")),
+        (("bias", "x", "--gamma=high"), ("'--gamma'", "it is 'high'")),
+        (("bias", "x", "--threads", "0"), ("'--threads'", "it is '0'")),
         (("bias", "x", "--gamma", "1.5"), ("gamma is 1.5", "above 0 and at most 1")),
         (("bias", "x", "--level", "95"), ("level is 95.0", "between 0 and 1")),
         (("bias", "x", "--positions"), ("--positions belongs to --by",)),
@@ -241,7 +242,7 @@ def test_a_full_disk_is_told(log_of: LogOf) -> None:
         )
     assert done.returncode == 2
     assert b"error: " in done.stderr
-    assert b"No space left" in done.stderr
+    assert b"cannot be written to stdout: No space left" in done.stderr
     assert b"Traceback" not in done.stderr
 
 

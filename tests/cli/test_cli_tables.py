@@ -6,6 +6,7 @@ import pytest
 
 from brace_diag_cli.tables import (
     Column,
+    counted,
     interval,
     number,
     on_the_point,
@@ -50,6 +51,15 @@ def test_interval_needs_both_ends() -> None:
     assert interval(-0.1, 0.25, 0.05, sign=True) == "-0.100 .. +0.250"
     assert interval(None, 0.25, 0.05) == "-"
     assert interval(-0.1, None, 0.05) == "-"
+
+
+def test_counts_agree_with_their_noun() -> None:
+    assert [counted(n, "row") for n in (0, 1, 2, 1200)] == [
+        "0 rows",
+        "1 row",
+        "2 rows",
+        "1,200 rows",
+    ]
 
 
 def test_companion_numbers() -> None:
