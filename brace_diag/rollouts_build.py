@@ -7,8 +7,8 @@ contract is checked. Rules that need a choice:
   lists are all null has no token; it counts in `n_null_rows` and not in `n_empty`.
 - A row whose policy mask is null keeps all of its tokens; a null inside a mask is False.
 - Empty rollouts are False in `has_w`, `has_values` and `has_reward`, so that they touch nothing.
-- Versions below 0 are unknown. Where `behavior_version` is unknown and `versions` are logged, it
-  is the version of the first policy token that has one.
+- Versions below 0 are unknown. In a log with `versions` and no `behavior_version`, the latter is
+  the version of the first policy token that has one.
 """
 
 from __future__ import annotations
@@ -227,9 +227,8 @@ def _versions(
     trainer = _known(scalars.get("trainer_version"))
     behavior = _known(scalars.get("behavior_version"))
     tokens = _known(_packed(lists, "versions", layout, UNKNOWN, np.int64))
-    if tokens is not None:
-        first = kernels.first_known(tokens, layout.offsets, UNKNOWN)
-        behavior = first if behavior is None else np.where(behavior == UNKNOWN, first, behavior)
+    if tokens is not None and behavior is None:
+        behavior = kernels.first_known(tokens, layout.offsets, UNKNOWN)
     if behavior is None:
         return _Versions(trainer, None, None, 0)
     odd = kernels.rows_version_odd(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from brace_diag.errors import SchemaError
 from brace_diag.rollouts import UNKNOWN
-from brace_diag.rollouts_schema import COLUMNS
+from brace_diag.rollouts_schema import COLUMNS, type_text
 
 NO_TOKEN_ID = -1
 TOKEN_FLOATS = ("mu_logprobs", "pi_logprobs", "values", "entropy", "prox_logprobs")
@@ -203,7 +203,7 @@ def _wrong_entry(kind: Any, name: str, where: str) -> SchemaError:
 
 def _wrong_type(kind: str, name: str, where: str) -> SchemaError:
     column = COLUMNS[name]
-    text = f"{_at(where)}column {name} has type {kind}; it must be {column.wanted_type}"
+    text = f"{_at(where)}column {name} has type {type_text(kind)}; it must be {column.wanted_type}"
     if column.is_list and "list" not in kind:
         text += " with one entry per token, one row per rollout"
     elif name == "reward" and "list" in kind:

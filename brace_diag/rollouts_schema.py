@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -150,6 +151,15 @@ COLUMNS: dict[str, CanonicalColumn] = {
     )
 }
 """Every canonical column by name, in the order in which they are shown."""
+
+_TYPE_WORDS = {"halffloat": "float16", "float": "float32", "double": "float64"}
+
+
+def type_text(kind: object) -> str:
+    """An Arrow type as this project writes it: list<float32>, whatever a writer calls its items."""
+    plain = re.sub(r"\b(?:item|element|array|l): ", "", str(kind)).replace(" not null", "")
+    return re.sub(r"\b[a-z]+\b", lambda word: _TYPE_WORDS.get(word[0], word[0]), plain)
+
 
 LIST_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.is_list)
 SCALAR_COLUMNS = tuple(name for name, column in COLUMNS.items() if not column.is_list)

@@ -138,7 +138,7 @@ def test_refusals(tmp_path: Path) -> None:
         write_canonical(tmp_path, [rows(1)], force=True)
     with pytest.raises(InputError, match="no batch was written"):
         write_canonical(tmp_path / "run.parquet", [])
-    with pytest.raises(SchemaError, match="mu_logprobs has type double"):
+    with pytest.raises(SchemaError, match="mu_logprobs has type float64"):
         write_canonical(tmp_path / "run.parquet", [pa.table({"mu_logprobs": [1.0]})])
     assert os.listdir(tmp_path) == []
 

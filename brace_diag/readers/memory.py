@@ -12,7 +12,7 @@ from brace_diag.readers.columns import FileSchema
 from brace_diag.readers.parquet import MAX_ROWS
 from brace_diag.readers.selection import Part, Selection
 from brace_diag.rollouts import Rollouts
-from brace_diag.rollouts_schema import LIST_COLUMNS
+from brace_diag.rollouts_schema import LIST_COLUMNS, type_text
 
 NAME = "table"
 
@@ -35,7 +35,7 @@ class MemoryLog:
 
     @property
     def schemas(self) -> list[FileSchema]:
-        return [FileSchema(NAME, {c.name: str(c.type) for c in self.table.schema})]
+        return [FileSchema(NAME, {c.name: type_text(c.type) for c in self.table.schema})]
 
     def arrow_types(self, theirs: str) -> list[tuple[str, Any]]:
         """(name, Arrow type) of one column."""

@@ -15,7 +15,7 @@ from brace_diag.readers.columns import FileSchema
 from brace_diag.readers.find import Place
 from brace_diag.readers.selection import Part, Selection
 from brace_diag.rollouts import Rollouts
-from brace_diag.rollouts_schema import LIST_COLUMNS
+from brace_diag.rollouts_schema import LIST_COLUMNS, type_text
 
 MAX_ROWS = 4096
 """Rows of a chunk at most: their overhead is small by then, and so is what a chunk holds."""
@@ -105,7 +105,7 @@ class ParquetLog:
         return [
             FileSchema(
                 file.place.name,
-                {column.name: str(column.type) for column in file.schema},
+                {column.name: type_text(column.type) for column in file.schema},
                 file.place.folder_step,
             )
             for file in self.files
