@@ -112,7 +112,8 @@ def _walk(mdp: TokenMDP, prompt: Int, rng: np.random.Generator) -> tuple[Int, In
     state, row = mdp.x0[prompt], prompt * n_states
     steps = _steps(mdp.mu)
     step = steps.reshape(-1, n_actions - 1) if mdp.stationary else steps
-    nxt = mdp.nxt.ravel()
+    # A done state keeps the rollout, whatever its own tokens would do.
+    nxt = np.where(mdp.done[:, None], np.arange(n_states)[:, None], mdp.nxt).ravel()
     for t in range(mdp.horizon):
         states[t] = state
         if not mdp.stationary:
