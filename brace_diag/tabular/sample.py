@@ -39,23 +39,13 @@ def sample_log(
 
     Raises: InputError for more prompts than the MDP has (without `pool`), or none.
     """
-    if n_prompts < 1 or group_size < 1:
-        raise InputError("n_prompts and group_size must be at least 1")
-    if not pool and n_prompts > mdp.n_prompts:
-        raise InputError(
-            f"{n_prompts} prompts asked for and the MDP has {mdp.n_prompts}; "
-            "ask for fewer, or draw with pool=True"
-        )
-    drawn = rng.integers(mdp.n_prompts, size=n_prompts) if pool else np.arange(n_prompts)
+    drawn = _draw_prompts(mdp, n_prompts, group_size, pool, rng)
     prompt = np.repeat(drawn, group_size)  # (n_rollouts,)
     states, actions, alive = _walk(mdp, prompt, rng)
     offsets = np.concatenate([[0], np.cumsum(alive.sum(1))]).astype(np.int64)
     rollout, position = np.nonzero(alive)
     at = _Tokens(prompt[rollout], position, states[alive], actions[alive])
-    log_mu, log_pi = _log_probs(mdp, at)
-    if noise is not None:
-        error = noise.draw(at.state, rng)
-        log_mu, log_pi = (log_mu, log_pi + error) if noise.on == "pi" else (log_mu - error, log_pi)
+    log_mu, log_pi = _log_probs(mdp, at, noise, rng)
     rewards = _rewards(mdp, at)
     n = len(prompt)
     # A draw from the pool is a new prompt to whoever reads the log, whatever the step.
@@ -137,9 +127,32 @@ def _steps(mu: Float) -> Float:
     return np.asarray(np.where(later > 0, np.cumsum(mu, axis=-1), np.inf)[..., :-1])
 
 
-def _log_probs(mdp: TokenMDP, at: _Tokens) -> tuple[Float, Float]:
+def _draw_prompts(
+    mdp: TokenMDP, n_prompts: int, group_size: int, pool: bool, rng: np.random.Generator
+) -> Int:
+    """Which of the MDP's prompts each prompt of the log is, (n_prompts,)."""
+    if n_prompts < 1 or group_size < 1:
+        raise InputError("n_prompts and group_size must be at least 1")
+    if pool:
+        return rng.integers(mdp.n_prompts, size=n_prompts)
+    if n_prompts > mdp.n_prompts:
+        raise InputError(
+            f"{n_prompts} prompts asked for and the MDP has {mdp.n_prompts}; "
+            "ask for fewer, or draw with pool=True"
+        )
+    return np.arange(n_prompts)
+
+
+def _log_probs(
+    mdp: TokenMDP, at: _Tokens, noise: RatioNoise | None, rng: np.random.Generator
+) -> tuple[Float, Float]:
+    """log mu and log pi of each token as logged, (n_tokens,)."""
     with np.errstate(divide="ignore"):
-        return at.read_token(np.log(mdp.mu)), at.read_token(np.log(mdp.pi))
+        log_mu, log_pi = at.read_token(np.log(mdp.mu)), at.read_token(np.log(mdp.pi))
+    if noise is None:
+        return log_mu, log_pi
+    error = noise.draw(at.state, rng)
+    return (log_mu, log_pi + error) if noise.on == "pi" else (log_mu - error, log_pi)
 
 
 def _rewards(mdp: TokenMDP, at: _Tokens) -> Float:
