@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -155,6 +156,7 @@ COLUMNS: dict[str, CanonicalColumn] = {
 _TYPE_WORDS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
+@functools.cache
 def type_text(kind: object) -> str:
     """An Arrow type as this project writes it: list<float32>, whatever a writer calls its items."""
     plain = re.sub(r"\b(?:item|element|array|l): ", "", str(kind)).replace(" not null", "")

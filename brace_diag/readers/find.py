@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,8 +88,9 @@ def errors_named(name: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise ReaderError(f"{name}: no such file") from None
-    except PermissionError:
-        raise ReaderError(f"{name} may not be read: permission denied") from None
+    except PermissionError as error:
+        refused = error.filename or name  # of a folder, the very one below that is closed
+        raise ReaderError(f"{refused} may not be read: permission denied") from None
     except OSError as error:
         raise ReaderError(f"{name} cannot be read: {_first_line(error)}") from error
 
@@ -205,13 +207,17 @@ def _in_folder(folder: Path, source: str, format: str) -> list[Place]:
 def _files_below(folder: Path, format: str) -> list[Place]:
     """Log files in a folder and below; names that start with . or _ are passed over."""
     found = []
-    for path in folder.rglob("*"):
-        hidden = any(part[0] in "._" for part in path.relative_to(folder).parts)
-        place = Place(str(path), str(path))
-        if not hidden and place.format is not None and path.is_file():
-            found.append(place)
-    wanted = [p for p in found if format in ("auto", p.format)]
+    for here, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        paths = [os.path.join(here, name) for name in files if name[0] not in "._"]
+        found += [Place(path, path) for path in paths]
+    wanted = [p for p in found if p.format is not None and format in ("auto", p.format)]
     return sorted(wanted, key=lambda p: natural_order(p.path))
+
+
+def _raise(error: OSError) -> None:
+    """A folder that may not be read is an error: its files would be left out without a word."""
+    raise error
 
 
 def natural_order(path: str) -> tuple[tuple[int, Any], ...]:

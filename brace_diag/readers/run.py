@@ -71,7 +71,11 @@ class Run:
     @property
     def columns(self) -> dict[str, str]:
         """Canonical column -> which column of the log is taken for it, in canonical order."""
-        return {name: use.statement(len(self.files)) for name, use in self.uses.items()}
+        stated = {name: use.statement(len(self.files)) for name, use in self.uses.items()}
+        if {"reward", "rewards"} <= set(stated):
+            stated["reward"] += ", used for rows without any in rewards"
+            stated["rewards"] += ", used for rows with any other than 0"
+        return stated
 
     def __iter__(self) -> Iterator[Rollouts]:
         return self.rollouts()
@@ -120,8 +124,6 @@ class Run:
         lines = [f"{self.source}: {files}{self.log.words}{rows}"]
         width = max(map(len, self.uses))
         lines += [f"{name:<{width}}  {text}" for name, text in self.columns.items()]
-        if {"reward", "rewards"} <= set(self.uses):
-            lines.append("rewards are used where a row has any other than 0, else its reward")
         absent = [name for name in COLUMNS if name not in self.uses]
         if absent:
             lines.append(f"not logged: {', '.join(absent)}")
@@ -202,7 +204,9 @@ def _open(source: Any, format: str) -> tuple[Log, tuple[str, ...], str]:
         return log, ("table",), "table in memory"
     kind, places = find(source, format)
     names = tuple(place.name for place in places)
-    words = ", ".join(map(str, source)) if isinstance(source, (list, tuple)) else str(source)
+    several = isinstance(source, (list, tuple)) and len(source) > 1
+    only = source[0] if isinstance(source, (list, tuple)) else source
+    words = f"{only} and {len(source) - 1} more" if several else str(only)
     if kind == "jsonl":
         from brace_diag.readers.jsonl import open_jsonl
 
@@ -220,7 +224,9 @@ def _check_types(log: Log, uses: Mapping[str, ColumnUse]) -> bool:
     for name, use in uses.items():
         if use.how == "folder":
             continue
-        for where, kind in dict.fromkeys(log.arrow_types(use.theirs)):
+        # One file of each type is enough; there may be thousands.
+        first = {kind: where for where, kind in reversed(log.arrow_types(use.theirs))}
+        for kind, where in first.items():
             check_type(kind, name, where)
             wide = wide or needs_float64(kind, name)
     return wide

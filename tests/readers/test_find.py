@@ -169,18 +169,22 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.open", refusing(open))
     with pytest.raises(ReaderError, match=r"run\.parquet may not be read: permission denied"):
         open_run(path)
-    monkeypatch.undo()
-    monkeypatch.setattr(os, "scandir", refusing_folder(tmp_path))
-    monkeypatch.setattr(os, "listdir", refusing_folder(tmp_path))
-    with pytest.raises(ReaderError):
+
+
+def test_no_permission_for_a_folder_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files must not be left out without a word."""
+    put(tmp_path / "open" / "a.parquet")
+    put(tmp_path / "closed" / "b.parquet")
+    original = os.scandir
+
+    def refusing(path: Any = ".") -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return original(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(ReaderError, match=r"/closed may not be read: permission denied"):
         open_run(tmp_path)
-
-
-def refusing_folder(folder: Path) -> Callable[..., Any]:
-    def call(path: Any = ".") -> Any:
-        raise PermissionError(13, "Permission denied", str(folder))
-
-    return call
 
 
 def test_a_folder_named_as_a_file(tmp_path: Path) -> None:

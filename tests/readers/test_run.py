@@ -256,8 +256,9 @@ def test_columns_state_what_was_taken_for_what(tmp_path: Path) -> None:
 
 def test_both_reward_columns_are_said() -> None:
     table = log(10).append_column("rewards", pa.array([[0.0] * len(x) for x in log(10)["values"]]))
-    lines = open_run(table).describe()
-    assert any("else its reward" in line for line in lines)
+    columns = open_run(table).columns
+    assert columns["reward"].endswith("used for rows without any in rewards")
+    assert columns["rewards"].endswith("used for rows with any other than 0")
 
 
 def test_a_map_with_an_unknown_name() -> None:
