@@ -12,7 +12,7 @@ from . import options as opt
 from .document import document
 from .gap_text import gap_text
 from .progress import progress
-from .sources import open_source, renamed, source_block
+from .sources import column_remarks, open_source, source_block
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def bias(
     if json:
         emit(bias_document(source, steps, run, gap))
     else:
-        emit(gap_text(gap, Terminal.of(sys.stdout), renamed(run)))
+        emit(gap_text(gap, Terminal.of(sys.stdout), column_remarks(run)))
     draw(gap, plot, quiet=quiet)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .tables import Column, counted, interval, number, on_the_point, share, short, table
@@ -34,11 +34,11 @@ FIGURES = (
 EXTRA_COLUMNS = 3
 
 
-def gap_text(gap: ValueGap, terminal: Terminal, renamed: Mapping[str, str] | None = None) -> str:
+def gap_text(gap: ValueGap, terminal: Terminal, remarks: Sequence[str] = ()) -> str:
     """The whole answer as text, with a newline at its end.
 
     Args:
-        renamed: canonical columns that the log has under another name, with that name.
+        remarks: sentences about the log's columns.
     """
     blocks = [
         headline(gap, terminal),
@@ -47,7 +47,7 @@ def gap_text(gap: ValueGap, terminal: Terminal, renamed: Mapping[str, str] | Non
         gap_table(gap, terminal),
         *_keyed(gap, terminal),
         bullets("Notes", gap.notes, terminal),
-        quality_text(gap.quality, terminal, gap.source, renamed or {}),
+        quality_text(gap.quality, terminal, gap.source, remarks),
     ]
     return "\n".join("\n".join([*block, ""]) for block in blocks if block)
 
@@ -268,9 +268,13 @@ def bullets(title: str, sentences: Sequence[str], terminal: Terminal) -> list[st
 
 
 def quality_text(
-    quality: DataQuality, terminal: Terminal, source: str, renamed: Mapping[str, str]
+    quality: DataQuality, terminal: Terminal, source: str, columns: Sequence[str]
 ) -> list[str]:
-    """What the log held, and every count of what was not taken at face value."""
+    """What the log held, and every count of what was not taken at face value.
+
+    Args:
+        columns: sentences about the log's columns.
+    """
     head = (
         f"{source}: {counted(quality.n_rows, 'row')}, {counted(quality.n_rollouts, 'rollout')}, "
         f"{counted(quality.n_tokens, 'policy token')}"
@@ -278,8 +282,7 @@ def quality_text(
     remarks = [f"{count:,} {meaning}" for _, count, meaning in quality.remarks()]
     if not remarks:
         head += "; nothing was set aside"
-    remarks += [f"{name} is taken from {theirs}" for name, theirs in renamed.items()]
     lines = [terminal.paint("Data", "bold"), *terminal.paragraph(head, "  ", "  ")]
-    for remark in remarks:
+    for remark in (*remarks, *columns):
         lines += terminal.paragraph(remark, "  - ", "    ")
     return lines

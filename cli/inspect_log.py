@@ -60,7 +60,7 @@ def inspection_text(found: Inspection, can: Sequence[Answer], terminal: Terminal
         _summary(found, terminal),
         _checks(found.checks, terminal),
         _questions(can, terminal),
-        quality_text(found.quality, terminal, found.source, {}),
+        quality_text(found.quality, terminal, found.source, ()),
     ]
     return "\n".join("\n".join([*block, ""]) for block in blocks)
 

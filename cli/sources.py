@@ -31,13 +31,16 @@ def source_block(sources: list[str], steps: str | None, run: Run) -> dict[str, A
     }
 
 
-def renamed(run: Run) -> dict[str, str]:
-    """Canonical columns that the log has under another name, with that name."""
-    return {
-        name: _theirs(use.how, use.theirs) or "the folder names step=N"
+def column_remarks(run: Run) -> list[str]:
+    """Which columns were taken under another name, and which were not used: a sentence each."""
+    taken = [
+        f"{name} is taken from {_theirs(use.how, use.theirs) or 'the folder names step=N'}"
         for name, use in run.uses.items()
         if use.how != "exact"
-    }
+    ]
+    if run.unused:
+        taken.append(f"columns not used: {', '.join(run.unused)} (--map gives a column a meaning)")
+    return taken
 
 
 def _theirs(how: str, theirs: str) -> str | None:

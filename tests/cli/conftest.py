@@ -77,6 +77,7 @@ def a_gap(**changes: Any) -> ValueGap:
             "share_over_positions": None,
         },
         probe_rollouts=550,
+        invalid=None,
         by=(),
         notes=("the first note", "the second note"),
     )

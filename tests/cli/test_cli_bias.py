@@ -90,6 +90,9 @@ def test_other_names(cli: Cli, log_of: LogOf) -> None:
     assert document["source"]["columns"]["values"] == "vf"
     plain = parsed(cli("bias", log_of(), "--json"))
     assert document["results"] == plain["results"]
+    assert "  - values is taken from vf\n" in cli("bias", path, *maps).out
+    unmapped = cli("bias", path, *maps[2:]).out
+    assert "  - columns not used: vf (--map gives a column a meaning)\n" in unmapped
 
 
 @pytest.mark.parametrize("axis", ["horizon", "relative"])
