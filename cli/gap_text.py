@@ -19,9 +19,7 @@ GATE_STYLES = {
     "refused": "red",
     "unknown": "dim",
 }
-INVALIDATING = ("MISALIGNED", "no staleness logged", "pi is bit-identical", "engine mismatch")
-"""How the notes begin under which a gap says nothing, whatever its number."""
-
+CANNOT_TELL = "This log cannot tell the gap:"
 FIGURES = (
     ("b_hat", "b", "gap, V^pi - V^mu", True),
     ("reward_mu", "E_mu[R]", "mean return in the log", False),
@@ -55,12 +53,11 @@ def gap_text(gap: ValueGap, terminal: Terminal, remarks: Sequence[str] = ()) -> 
 def headline(gap: ValueGap, terminal: Terminal) -> list[str]:
     """What the log says about the gap at the first token, in a sentence or two."""
     b = gap.batch.b_hat
-    for note in gap.notes:
-        if note.startswith(INVALIDATING):
-            return [
-                *terminal.paragraph("This log cannot tell the gap. See the first note."),
-                *terminal.paragraph(note, "  ", "  "),
-            ]
+    if gap.invalid is not None:
+        return [
+            *(terminal.paint(line, "bold") for line in terminal.paragraph(CANNOT_TELL)),
+            *terminal.paragraph(gap.invalid, "  ", "  "),
+        ]
     if b.value is None:
         return terminal.paragraph(f"No gap at the first token: {b.reason}.")
     percent = f"{100 * b.level:g}% interval"

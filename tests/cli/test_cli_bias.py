@@ -169,19 +169,19 @@ def test_a_column_of_nothing_but_nan(cli: Cli, log_of: LogOf) -> None:
 def test_a_log_without_staleness_is_not_evidence(cli: Cli, log_of: LogOf) -> None:
     rows = pq.read_table(log_of())["mu_logprobs"].to_pylist()
     text = cli("bias", log_of(pi_logprobs=rows)).out
-    assert text.startswith("This log cannot tell the gap. See the first note.")
+    assert text.startswith("This log cannot tell the gap:")
     assert "no staleness logged" in text
 
 
 def test_columns_that_are_shifted_are_named(cli: Cli, log_of: LogOf) -> None:
     rows = pq.read_table(log_of())["mu_logprobs"].to_pylist()
     text = cli("bias", log_of(pi_logprobs=[row[1:] + row[:1] for row in rows])).out
-    assert text.startswith("This log cannot tell the gap. See the first note.")
+    assert text.startswith("This log cannot tell the gap:")
     assert "MISALIGNED" in text
 
 
 def test_an_engine_mismatch_withholds_the_verdict(cli: Cli, log_of: LogOf) -> None:
     rows = pq.read_table(log_of())["mu_logprobs"].to_pylist()
     text = cli("bias", log_of(pi_logprobs=[[x + 0.2 for x in row] for row in rows])).out
-    assert text.startswith("This log cannot tell the gap. See the first note.")
+    assert text.startswith("This log cannot tell the gap:")
     assert "engine mismatch" in text
