@@ -185,6 +185,7 @@ class ValueGap:
         gate: trust in b at position 0.
         whitening: what advantage whitening cannot remove, shares of E[b^2].
         probe_rollouts: fresh rollouts from pi whose direct estimate resolves the margin .1 s_A.
+        invalid: why no figure that rests on w can be believed, None where the log is sound.
         by: keyed estimates, in order of the key.
         notes: sentences that a reader must see.
     """
@@ -201,6 +202,7 @@ class ValueGap:
     gate: Gate
     whitening: Mapping[str, Companion]
     probe_rollouts: int | None
+    invalid: str | None
     by: tuple[KeyedGap, ...]
     notes: tuple[str, ...]
 
@@ -216,6 +218,7 @@ class ValueGap:
             "gate": self.gate,
             "whitening": {name: _plain(value) for name, value in self.whitening.items()},
             "probe_rollouts": self.probe_rollouts,
+            "invalid": self.invalid,
         }
         if self.settings.by is not None:
             results["by"] = {"key": self.settings.by, "entries": [k.to_dict() for k in self.by]}

@@ -45,7 +45,9 @@ class GateThresholds:
 
     Measured on exactly solved token MDPs (coverage of the 95 % interval by level of the variance):
     at most 1 every estimator holds; at most 4 `wdr` does (.93-.97); 4-10 only the direction is
-    reliable; beyond 10 nothing logged is safe and fresh rollouts are needed.
+    reliable; beyond 10 nothing logged is safe and fresh rollouts are needed. tau caps the state
+    weight of wdr, tau_bracket that of its wider companion; `margin` is the gap below which it does
+    no harm, in units of s_A, the within-prompt sd of the return.
     """
 
     good: float = 1.0
@@ -54,7 +56,7 @@ class GateThresholds:
     tau: float = 2.0
     tau_bracket: float = 5.0
     min_clusters: int = 10
-    fill_values: tuple[float, ...] = (-9999.0, 1.0)
+    margin: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

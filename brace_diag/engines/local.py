@@ -13,7 +13,7 @@ import numpy.typing as npt
 from brace_diag.engines.runs import Progress, RunLike, as_run
 from brace_diag.errors import SchemaError
 from brace_diag.estimators.duplicates import DuplicateFilter
-from brace_diag.estimators.gap_notes import gap_notes, invalidating
+from brace_diag.estimators.gap_notes import gap_notes, invalidating, no_staleness
 from brace_diag.estimators.gap_state import GapState, RolloutInfo
 from brace_diag.estimators.intervals import probe_size
 from brace_diag.estimators.log_checks import LogSigns
@@ -135,6 +135,7 @@ class GapPass:
         grave = invalidating(main, self.signs)
         if grave:
             main = distrusted(main, grave[0].split(":")[0])
+        nothing = no_staleness(main)
         return ValueGap(
             source=source,
             settings=self.settings,
@@ -148,6 +149,7 @@ class GapPass:
             gate=main.gate,
             whitening=main.whitening,
             probe_rollouts=probe_size(main.batch.b_hat.n_clusters),
+            invalid=next(iter([*grave, *nothing]), None),
             by=tuple(sorted(self.closed, key=lambda entry: entry.key)),
             notes=notes,
         )

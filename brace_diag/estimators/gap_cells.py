@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numba import njit
 
+from brace_diag.exponential import exp
+
 POSITION, HORIZON, RELATIVE = 0, 1, 2
 N_RELATIVE = 20
 
@@ -18,6 +20,7 @@ N_ROLLOUT = 13
 # finite numbers or +inf products reach these loops. Their indices are unsigned
 # or start at 0: one that might be negative keeps the compiler from vector code (measured: 5 times).
 FAST = {"reassoc", "contract", "nsz", "nnan"}
+MAX_LOG_W = 709.0  # exp beyond it leaves float64
 MIN_LOG_W = -800.0  # exp gives exactly 0 there; keeps sums of logs finite when pi is 0
 TAME = 300.0  # products of two such exponentials stay far inside float64
 
@@ -74,7 +77,15 @@ def log_weights(mu, pi, first, length, log_w):  # type: ignore[no-untyped-def]
     pi, mu = pi[first : first + length], mu[first : first + length]
     for t in range(length):
         x = np.float64(pi[t]) - np.float64(mu[t])
-        log_w[t] = x if x > MIN_LOG_W else MIN_LOG_W
+        above = x if x > MIN_LOG_W else MIN_LOG_W
+        log_w[t] = above if above < MAX_LOG_W else MAX_LOG_W
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def weights(log_w, w, length):  # type: ignore[no-untyped-def]
+    """w = exp(log w)."""
+    for t in range(length):
+        w[t] = exp(log_w[t])
 
 
 @njit(cache=True, nogil=True)

@@ -28,9 +28,9 @@ from brace_diag.estimators.gap_cells import (
     products,
     returns_to_go,
     rollout_row,
+    weights,
     wild_sums,
 )
-from brace_diag.vectorexp import exp_into
 
 # Features of one (start, cell) pair: four weights h, each with Σh, Σhu, ΣhuD, z Σhu.
 WDR, WDR_WIDE, DOUBLY_ROBUST, FIRST_ORDER = 0, 4, 8, 12
@@ -304,7 +304,7 @@ def accumulate(  # type: ignore[no-untyped-def]
             returns_to_go(rewards, dense, i, first, length, bootstrap[i], gamma, returns)
             if use[i]:
                 log_weights(mu, pi, first, length, log_w)
-                exp_into(log_w, w, length)
+                weights(log_w, w, length)
             rollout_row(
                 rows[i], length, known[i], critic[i], use[i], returns, values, first, w, log_w
             )

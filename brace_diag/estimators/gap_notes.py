@@ -27,7 +27,7 @@ def gap_notes(
     "done."""
     return (
         *invalidating(main, signs),
-        *_no_staleness(main),
+        *no_staleness(main),
         *_control(main),
         *_limits(settings, main),
         *_critic(signs),
@@ -70,7 +70,8 @@ def _off_one(w: Estimate) -> bool:
     return abs(w.value - 1.0) > MEAN_WEIGHT_TOLERANCE and not w.ci_low <= 1.0 <= w.ci_high
 
 
-def _no_staleness(main: GapEstimates) -> list[str]:
+def no_staleness(main: GapEstimates) -> list[str]:
+    """A log whose weights are all 1 holds no evidence either way."""
     if main.mean_abs_log_w != 0.0:
         return []
     return [

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from brace_diag.estimators.gap_cells import MAX_LOG_W, MIN_LOG_W, weights
 from brace_diag.estimators.log_checks import LogProbe
 from brace_diag.estimators.siblings import add_to_groups
 from brace_diag.quality import DataQuality
 from brace_diag.rollouts import UNKNOWN, Rollouts
 from brace_diag.rollouts_kernels import row_sums
 from brace_diag.sums import GroupSums, jackknife, t_quantile
-from brace_diag.vectorexp import exp_into
 
 Array = npt.NDArray[np.float64]
 
@@ -58,9 +58,9 @@ class InspectionSums:
             return
         with np.errstate(invalid="ignore"):
             log_w = pi.astype(np.float64) - mu.astype(np.float64)
-        log_w = np.where(np.isnan(log_w), 0.0, np.maximum(log_w, -800.0))
+        log_w = np.where(np.isnan(log_w), 0.0, np.clip(log_w, MIN_LOG_W, MAX_LOG_W))
         w = np.empty_like(log_w)
-        exp_into(log_w, w, len(log_w))
+        weights(log_w, w, len(log_w))
         rows = np.stack(
             [
                 batch.lengths.astype(np.float64),

@@ -123,6 +123,9 @@ def _mean_weight(sums: InspectionSums) -> list[Check]:
     if weight is None:
         return []
     mean, low, high = weight
+    if not low <= high:
+        text = f"mean pi/mu over tokens is {mean:.4f}; one prompt gives no interval to judge it by"
+        return [Check("mean_weight", "note", text)]
     words = f"mean pi/mu over tokens is {mean:.4f} (95 % {low:.4f} to {high:.4f})"
     if abs(mean - 1.0) <= MEAN_WEIGHT_TOLERANCE or low <= 1.0 <= high:
         return [Check("mean_weight", "ok", f"{words}; an importance ratio has mean 1")]

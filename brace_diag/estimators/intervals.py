@@ -16,8 +16,6 @@ from brace_diag.sums import Jackknife, t_quantile
 Array = npt.NDArray[np.float64]
 Baseline = Literal["critic", "group"]
 GATES = GateThresholds()
-MARGIN = 0.1
-"""Margin of equivalence in units of s_A, the within-prompt sd of the return."""
 
 
 def gate_of(v: float) -> Gate:
@@ -37,7 +35,7 @@ def probe_size(n_clusters: int) -> int:
     A probe's standard error is √2 s_A/√n; n makes t_.95 of them equal .1 s_A.
     """
     quantile = float(t_quantile(0.95, max(n_clusters, 2)))
-    return math.ceil(2.0 * (quantile / MARGIN) ** 2)
+    return math.ceil(2.0 * (quantile / GATES.margin) ** 2)
 
 
 @dataclass(slots=True)

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from brace_diag.results import Cell, Estimate, Gate, ValueGap
+from brace_diag.settings import GateThresholds
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-MARGIN = 0.1
+MARGIN = GateThresholds().margin
 """Half-width of the margin of equivalence in units of s_A, the sd of the return in a prompt."""
 STRETCH = 0.3
 """Share of the frame by which a bracket just outside may widen it."""

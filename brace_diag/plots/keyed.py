@@ -21,7 +21,6 @@ from brace_diag.plots.words import (
     V_PI,
     basis,
     cautions,
-    invalidating,
     percent,
     plain,
 )
@@ -88,7 +87,7 @@ def keyed_figure(result: ValueGap, *, size: style.Size = style.DOUBLE_COLUMN) ->
 
 def keyed_finding(result: ValueGap, data: KeyedData) -> str:
     """At how many keys the gap can be told from 0."""
-    if invalidating(result) is not None:
+    if result.invalid is not None:
         return "This log cannot tell the gap"
     n = int(data.b.known.sum())
     if n == 0:

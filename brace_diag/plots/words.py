@@ -10,8 +10,6 @@ from brace_diag.settings import GateThresholds
 V_PI, V_MU = r"$V^{\pi}$", r"$V^{\mu}$"
 B_HAT = r"$\hat{b}(0)$"
 
-INVALIDATING = ("MISALIGNED", "no staleness logged", "pi is bit-identical", "engine mismatch")
-"""How the notes of a result begin under which its numbers say nothing about the gap."""
 SOURCE_LENGTH = 60
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -35,7 +33,7 @@ BIASED = {
 
 def finding(result: ValueGap) -> str:
     """What the log says about the gap at the first token, with its interval."""
-    if invalidating(result) is not None:
+    if result.invalid is not None:
         return "This log cannot tell the gap"
     b = result.batch.b_hat
     if b.value is None and result.gate == "refused":
@@ -93,20 +91,14 @@ def basis(result: ValueGap) -> str:
 def cautions(result: ValueGap, *, axis: str = "position") -> list[str]:
     """Sentences without which the figure misleads."""
     found = []
-    note = invalidating(result)
-    if note is not None:
-        found.append(plain(note))
+    if result.invalid is not None:
+        found.append(plain(result.invalid))
     if axis in BIASED:
         found.append(BIASED[axis])
     n, least = result.batch.b_hat.n_clusters, GateThresholds().min_clusters
     if 0 < n < least:
         found.append(f"{n} prompts (clusters): intervals are rough below {least}.")
     return found
-
-
-def invalidating(result: ValueGap) -> str | None:
-    """The first note under which the numbers say nothing about the gap."""
-    return next((note for note in result.notes if note.startswith(INVALIDATING)), None)
 
 
 def percent(level: float) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, prange
 
-from brace_diag.targets.exponential import exp
+from brace_diag.exponential import exp
 from brace_diag.targets.recursion import TAIL_RESIDUALS, TAIL_RETURN, TAIL_VALUE
 
 Floats = npt.NDArray[np.floating[Any]]

@@ -117,6 +117,7 @@ def build(
     cells: tuple[Cell, ...] | None = None,
     key: By | None = None,
     by: tuple[KeyedGap, ...] = (),
+    invalid: str | None = None,
     **settings: Any,
 ) -> ValueGap:
     """A value gap over responses of `length` tokens, with entries `by` a `key`."""
@@ -140,6 +141,7 @@ def build(
         gate=gate_of(v_first),
         whitening={},
         probe_rollouts=600,
+        invalid=invalid,
         by=by,
         notes=notes,
     )

@@ -59,7 +59,7 @@ def test_one_prompt_has_no_interval(make_gap: Any, make_estimate: Any) -> None:
     ],
 )
 def test_what_invalidates_replaces_the_finding(make_gap: Any, note: str) -> None:
-    result = make_gap(notes=("some other note", note))
+    result = make_gap(notes=("some other note", note), invalid=note)
     assert finding(result) == "This log cannot tell the gap"
     assert cautions(result) == [note]
 

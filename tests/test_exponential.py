@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from brace_diag.targets.exponential import LOWEST, exp
+from brace_diag.exponential import LOWEST, exp
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20260913)
 
 
 @njit
