@@ -10,6 +10,7 @@ import numpy.typing as npt
 from brace_diag.errors import InputError
 from brace_diag.estimators import gap_kernels as kernels
 from brace_diag.estimators.gap_cells import N_RELATIVE, N_ROLLOUT
+from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.estimators.siblings import SiblingTable, add_to_groups
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import Axis, GateThresholds, cell_edges
@@ -19,25 +20,6 @@ Array = npt.NDArray[np.float64]
 AXES: dict[str, int] = {"position": 0, "horizon": 1, "relative": 2}
 N_OCTAVES = 21  # position 0 up to 2^20 tokens
 TAIL = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutInfo:
-    """What the first pass over a log knows of each rollout of a batch.
-
-    Attributes:
-        use: (n_rollouts,) takes part in the gap.
-        counted: (n_rollouts,) takes part in plain means (False for duplicates).
-        z: (n_rollouts,) mean return of the prompt's other rollouts in the step minus the critic at
-            the first token; 0 where there is no other.
-        siblings: key of the rollout's set of siblings; expected: rows of that set, 0 if unknown.
-    """
-
-    use: npt.NDArray[np.bool_]
-    counted: npt.NDArray[np.bool_]
-    z: Array
-    siblings: npt.NDArray[np.uint64]
-    expected: npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

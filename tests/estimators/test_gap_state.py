@@ -11,7 +11,8 @@ import pytest
 
 from brace_diag.estimators import gap_estimates as ge
 from brace_diag.estimators.gap_reference import gap_in_cells
-from brace_diag.estimators.gap_state import GapState, RolloutInfo
+from brace_diag.estimators.gap_state import GapState
+from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import cell_edges
 

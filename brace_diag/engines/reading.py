@@ -1,0 +1,160 @@
+"""One prepared pass over a run: siblings known, copies marked, everything counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from brace_diag.engines.runs import Progress, RunLike, as_run
+from brace_diag.errors import SchemaError
+from brace_diag.estimators.duplicates import DuplicateFilter
+from brace_diag.estimators.log_checks import LogSigns
+from brace_diag.estimators.rollout_info import RolloutInfo
+from brace_diag.estimators.sibling_index import SiblingIndex
+from brace_diag.estimators.value_range import ValueRange, returns_range
+from brace_diag.quality import DataQuality
+from brace_diag.readers.index import RunIndex
+from brace_diag.rollouts import Rollouts
+from brace_diag.settings import By
+
+# Read for every question: rewards, masks, clusters, copies, keys.
+ALWAYS = frozenset(
+    {
+        "mu_logprobs", "reward", "rewards", "policy_mask", "prompt_id", "rollout_id", "step",
+        "trainer_version", "behavior_version", "versions", "truncated", "bootstrap_value",
+    }
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Reading:
+    """A run on its way through an estimator.
+
+    Attributes:
+        run: what is read; columns: canonical columns that are decoded.
+        index, siblings: what the cheap first pass knows of every row.
+        signs: fitness of the log, learned on the way.
+        quality: counts so far; complete once `batches` is exhausted.
+        duplicates: copies so far.
+    """
+
+    run: RunLike
+    columns: frozenset[str]
+    index: RunIndex
+    siblings: SiblingIndex
+    signs: LogSigns
+    quality: DataQuality = field(default_factory=DataQuality)
+    duplicates: DuplicateFilter = field(default_factory=DuplicateFilter)
+
+    @classmethod
+    def open(
+        cls,
+        run: RunLike | Iterable[Rollouts],
+        question: str,
+        needs: Collection[str] = (),
+        wants: Collection[str] = (),
+    ) -> Reading:
+        """Make the first pass.
+
+        Args:
+            question: what is asked, for the message when a column is missing.
+            needs: columns without which it cannot be answered; wants: read where the log has them.
+
+        Raises: SchemaError naming the missing columns.
+        """
+        source = as_run(run)
+        require(source, question, needs)
+        index = source.index()
+        return cls(
+            run=source,
+            columns=(ALWAYS | set(needs) | set(wants)) & set(source.columns),
+            index=index,
+            siblings=SiblingIndex.build(index.prompt, index.step, index.total_reward),
+            signs=LogSigns(ValueRange(*returns_range(index.total_reward))),
+        )
+
+    @property
+    def has_values(self) -> bool:
+        """Whether critic values are read."""
+        return "values" in self.columns
+
+    @property
+    def may_group(self) -> bool:
+        """Whether siblings' returns may centre a rollout's: not where a sibling is its copy."""
+        return self.siblings.has_siblings and self.duplicates.n_duplicates == 0
+
+    def keys(self, by: By | None) -> npt.NDArray[np.int64] | None:
+        """Key of every row, or None; SchemaError where the log does not tell it."""
+        if by is None:
+            return None
+        column = self.index.step if by == "step" else self.index.staleness
+        if column is None:
+            needs = "a step column" if by == "step" else "trainer_version and behavior_version"
+            raise SchemaError(f"--by {by} needs {needs}; the log has none")
+        return np.asarray(column, np.int64)
+
+    def batches(self, progress: Progress | None = None) -> Iterator[tuple[Rollouts, RolloutInfo]]:
+        """Every batch with what is known of its rollouts, in reading order.
+
+        Raises: SchemaError at the end of a log without a policy token.
+        """
+        done, total = 0, len(self.index.prompt)
+        for batch in self.run.rollouts(self.columns):
+            info = self._info(batch)
+            self.signs.update(batch)
+            yield batch, info
+            done += batch.n_rollouts
+            if progress is not None:
+                progress(done, total)
+        if self.quality.n_tokens == 0:
+            raise SchemaError(
+                f"{self.run.source}: no policy tokens in {self.quality.n_rows} rows; "
+                "check policy_mask and the log-prob columns"
+            )
+
+    def _info(self, batch: Rollouts) -> RolloutInfo:
+        first = self.duplicates.first_seen(batch)
+        alive = batch.lengths > 0
+        use = batch.has_w & batch.has_reward & first & alive
+        without_values = np.zeros(batch.n_rollouts, np.bool_)
+        if self.has_values:
+            without_values = alive & ~batch.has_values
+            use &= batch.has_values
+        self.quality += replace(
+            batch.quality,
+            n_duplicates=batch.quality.n_duplicates + int((~first).sum()),
+            rollouts_without_w=int((alive & ~batch.has_w).sum()),
+            rollouts_without_values=int(without_values.sum()),
+        )
+        self.quality = replace(self.quality, n_repeats_kept=self.duplicates.n_repeats_kept)
+        z = self.siblings.others_mean[batch.row] - _first_values(batch)
+        return RolloutInfo(
+            use=use,
+            counted=first,
+            z=np.where(np.isfinite(z), z, 0.0),
+            siblings=self.siblings.key[batch.row],
+            expected=self.siblings.expected[batch.row],
+        )
+
+
+def _first_values(batch: Rollouts) -> npt.NDArray[np.float64]:
+    """Critic at each rollout's first policy token; 0 without a critic or a token."""
+    out = np.zeros(batch.n_rollouts)
+    if batch.values is not None:
+        alive = np.flatnonzero(batch.lengths > 0)
+        out[alive] = batch.values[batch.offsets[:-1][alive]]
+    return out
+
+
+def require(run: RunLike, question: str, needs: Collection[str]) -> None:
+    """Refuse by name when the log lacks a column that the question needs."""
+    missing = [c for c in needs if c not in run.columns]
+    if missing:
+        have = ", ".join(sorted(run.columns))
+        raise SchemaError(
+            f"{run.source}: no column {' or '.join(missing)}, which {question} needs. The log has: "
+            f"{have}. If it is there under another name: --map {missing[0]}=NAME"
+        )
