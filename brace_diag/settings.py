@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -97,18 +98,152 @@ class GapSettings:
 
 TargetName = Literal["mc", "gae", "vtrace", "capped", "brace"]
 
+_TAKES: dict[str, tuple[str, ...]] = {
+    "mc": ("gamma",),
+    "gae": ("gamma", "lam"),
+    "vtrace": ("n", "rho_bar", "c_bar", "gamma", "lam"),
+    "capped": ("k", "rho_bar", "c_bar", "gamma", "lam"),
+    "brace": ("k", "rho_bar", "c_bar", "gamma", "lam"),
+}
+_ALWAYS_SHOWN = ("k", "rho_bar", "c_bar")
+_NEUTRAL = {"gamma": 1.0, "lam": 1.0}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSpec:
-    """One value target with its parameters; `n`: V-trace window, `k`: correction window."""
+    """One value target with its parameters; build it with `of` or `parse`.
 
-    name: TargetName = "brace"
-    k: float = 100
+    What a target does not read is at its neutral value: inf for k, n and the caps, 1 for lam.
+
+    Attributes:
+        name: which target.
+        k: corrected steps of brace and capped, an integer >= 0 or inf.
+        n: window of vtrace, an integer >= 1 or inf.
+        rho_bar, c_bar: caps of the residual weight and of the trace, above 0 or inf.
+        gamma: discount per policy token, in (0, 1]; lam: trace decay, in [0, 1].
+    """
+
+    name: TargetName
+    k: float = math.inf
     n: float = math.inf
-    rho_bar: float = 1.2
-    c_bar: float = 1.1
+    rho_bar: float = math.inf
+    c_bar: float = math.inf
     gamma: float = 1.0
     lam: float = 1.0
+
+    def __post_init__(self) -> None:
+        _one_of("target", self.name, tuple(_TAKES))
+        for key, lowest in (("k", 0), ("n", 1)):
+            x = getattr(self, key)
+            if not (x >= lowest and (x == math.inf or x == int(x))):
+                raise InputError(f"{key} is {_number(x)}; it must be an integer >= {lowest} or inf")
+        for key in ("rho_bar", "c_bar"):
+            if not getattr(self, key) > 0:
+                raise InputError(
+                    f"{key} is {_number(getattr(self, key))}; it must be above 0, or inf"
+                )
+        if not 0 < self.gamma <= 1:
+            raise InputError(f"gamma is {_number(self.gamma)}; it must be above 0 and at most 1")
+        if not 0 <= self.lam <= 1:
+            raise InputError(f"lam is {_number(self.lam)}; it must lie between 0 and 1")
+
+    @classmethod
+    def of(cls, name: str, **parameters: float) -> TargetSpec:
+        """A target by name; parameters left out take the target's own defaults.
+
+        vtrace: n = inf, rho_bar = c_bar = 1; brace and capped: k = 100, rho_bar = 1.2,
+        c_bar = 1.1; gamma = lam = 1.
+
+        Raises: InputError for an unknown name, a parameter that the target does not read, or a
+        value outside its range.
+        """
+        _one_of("target", name, tuple(_TAKES))
+        takes = _TAKES[name]
+        for key in parameters:
+            if key not in takes:
+                raise InputError(f"{name} has no parameter {key!r}; it reads {', '.join(takes)}")
+        own: dict[str, float] = {}
+        if name == "vtrace":
+            own = {"rho_bar": 1.0, "c_bar": 1.0}
+        elif name in ("capped", "brace"):
+            own = {"k": 100.0, "rho_bar": 1.2, "c_bar": 1.1}
+        return cls(name=name, **(own | parameters))  # type: ignore[arg-type]
+
+    @classmethod
+    def parse(cls, text: str, **defaults: float) -> TargetSpec:
+        """A target as it is typed: `brace`, `brace:k=20,c_bar=1`, `vtrace:n=64`, `gae:lam=.95`.
+
+        Args: defaults: values for parameters that the text leaves out; where the target does not
+        read one it is passed over.
+
+        Raises: InputError that names what is wrong and what may stand there.
+        """
+        name, colon, rest = (part.strip() for part in text.partition(":"))
+        if name not in _TAKES:
+            raise InputError(f"target {text!r}: the name is one of {', '.join(_TAKES)}")
+        takes = ", ".join(_TAKES[name])
+        given: dict[str, float] = {}
+        for part in rest.split(",") if colon else ():
+            key, equals, value = (word.strip() for word in part.partition("="))
+            if not (key and equals and value):
+                raise InputError(
+                    f"target {text!r}: {part.strip()!r} is not KEY=NUMBER; {name} reads {takes}"
+                )
+            if key in given:
+                raise InputError(f"target {text!r}: {key} is given twice")
+            try:
+                given[key] = float(value)
+            except ValueError:
+                raise InputError(f"target {text!r}: {key} is {value!r}, no number") from None
+        usable = {key: value for key, value in defaults.items() if key in _TAKES[name]}
+        try:
+            return cls.of(name, **(usable | given))
+        except InputError as error:
+            raise InputError(f"target {text!r}: {error}") from None
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The parameters that the target reads, by name."""
+        return {key: getattr(self, key) for key in _TAKES[self.name]}
+
+    @property
+    def reads_weights(self) -> bool:
+        """Whether the target is made of importance ratios."""
+        return "c_bar" in _TAKES[self.name]
+
+    @property
+    def label(self) -> str:
+        """The target as `parse` reads it, every cap and window in it: `vtrace:rho_bar=1,c_bar=1`.
+
+        Parameters that change nothing (n = inf, gamma = 1, lam = 1) are left out.
+        """
+        shown = [
+            f"{key}={_number(value)}"
+            for key, value in self.parameters.items()
+            if key in _ALWAYS_SHOWN or value != _NEUTRAL.get(key, math.inf)
+        ]
+        return f"{self.name}:{','.join(shown)}" if shown else self.name
+
+
+def parse_targets(texts: Sequence[str | TargetSpec], **defaults: float) -> tuple[TargetSpec, ...]:
+    """Several targets, in the order given; `defaults` as in `TargetSpec.parse`.
+
+    Raises: InputError where none is given, one cannot be read, or two are the same.
+    """
+    specs = tuple(
+        t if isinstance(t, TargetSpec) else TargetSpec.parse(t, **defaults) for t in texts
+    )
+    if not specs:
+        raise InputError("no target is given; for example brace, or vtrace:c_bar=1")
+    for i, spec in enumerate(specs):
+        if spec in specs[:i]:
+            raise InputError(f"target {spec.label} is given twice; leave one out")
+    return specs
+
+
+def _number(x: float) -> str:
+    """The shortest text that reads back as the same number."""
+    return repr(float(x)).removesuffix(".0")
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
