@@ -16,7 +16,7 @@ from brace_diag.errors import ReaderError, SchemaError
 from brace_diag.readers.columns import FileSchema
 from brace_diag.readers.find import Place, errors_named
 from brace_diag.readers.json_values import arrow_column, loads, mark_nonfinite, type_words, unmark
-from brace_diag.readers.selection import Part, Selection
+from brace_diag.readers.selection import Part, Selection, T, Turn
 from brace_diag.rollouts import Rollouts
 from brace_diag.rollouts_schema import COLUMNS
 
@@ -57,8 +57,22 @@ class JsonlLog:
         """None: values are checked as they are read."""
         return []
 
-    def tasks(self, selection: Selection, chunk_tokens: int) -> Iterator[Callable[[], Rollouts]]:
-        """Work that gives the run's `Rollouts` in order."""
+    def own_schema(self, selection: Selection) -> Any:
+        """Canonical columns of the log, those included that turn up late in a file."""
+        import pyarrow as pa
+
+        late = [n for n in _MAY_COME_LATE if n in selection.absent and self._mentions(n)]
+        present = {*selection.theirs, *late}
+        return pa.schema([(name, _arrow_type(name)) for name in COLUMNS if name in present])
+
+    def own_table(self, selection: Selection, part: Part) -> Any:
+        """Columns of a part by their canonical names."""
+        return selection.canonical(part.table, part.folder_step)
+
+    def tasks(
+        self, selection: Selection, chunk_tokens: int, turn: Turn[T]
+    ) -> Iterator[Callable[[], T]]:
+        """Work that turns the run, part by part and in order."""
         first_row, n_bytes = 0, max(1, chunk_tokens * _BYTES_PER_TOKEN)
         mark = False
         for place in self.places:
@@ -71,13 +85,29 @@ class JsonlLog:
                 n_kept = len(lines) if kept is None else int(kept.sum())
                 if n_kept:
                     part = Part(table, place.name, file_row, first_row, kept, place.folder_step)
-                    yield partial(chosen.build, part)
+                    yield partial(turn, chosen, part)
                 file_row += len(lines)
                 first_row += n_kept
 
     def index_tasks(self, selection: Selection) -> Iterator[Callable[[], Rollouts]]:
         """The same: a line must be parsed whole to get at its scalars."""
-        return self.tasks(selection, 1 << 20)
+        return self.tasks(selection, 1 << 20, Selection.build)
+
+    def _mentions(self, name: str) -> bool:
+        """Whether any file holds this word in quotes."""
+        word = f'"{name}"'.encode()
+        blocks = (block for place in self.places for block in _blocks(place, _HEAD_BYTES))
+        return any(word in line.text for block in blocks for line in block)
+
+
+def _arrow_type(name: str) -> Any:
+    """Arrow type of a canonical column whose values were JSON."""
+    import pyarrow as pa
+
+    column = COLUMNS[name]
+    entries = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_(), "id": pa.string()}
+    entry = entries[column.kind.removesuffix("s")]
+    return pa.list_(entry) if column.is_list else entry
 
 
 def open_jsonl(places: list[Place]) -> JsonlLog:

@@ -10,7 +10,7 @@ from typing import Any
 from brace_diag.errors import InputError, SchemaError
 from brace_diag.readers.columns import FileSchema
 from brace_diag.readers.parquet import MAX_ROWS
-from brace_diag.readers.selection import Part, Selection
+from brace_diag.readers.selection import Part, Selection, T, Turn
 from brace_diag.rollouts import Rollouts
 from brace_diag.rollouts_schema import LIST_COLUMNS, type_text
 
@@ -41,22 +41,32 @@ class MemoryLog:
         """(name, Arrow type) of one column."""
         return [(NAME, self.table.schema.field(theirs).type)]
 
-    def tasks(self, selection: Selection, chunk_tokens: int) -> Iterator[Callable[[], Rollouts]]:
-        """Work that gives the table's `Rollouts` in order, as views where that is possible."""
-        table = self.table.select([t for t in selection.theirs.values() if t in self.columns])
+    def own_schema(self, selection: Selection) -> Any:
+        """Schema of the table, as it is."""
+        return self.table.schema
+
+    def own_table(self, selection: Selection, part: Part) -> Any:
+        """Columns of a part as the log has them."""
+        return part.table
+
+    def tasks(
+        self, selection: Selection, chunk_tokens: int, turn: Turn[T]
+    ) -> Iterator[Callable[[], T]]:
+        """Work that turns the table, part by part and in order; parts are views of it."""
+        table = self.table.select([name for name in selection.names if name in self.columns])
         first_row, done = 0, 0
         for batch in table.to_batches(max_chunksize=self._rows(selection, chunk_tokens)):
             canonical = selection.canonical(batch, None)
             kept = selection.kept_rows(canonical, NAME)
             n_kept = batch.num_rows if kept is None else int(kept.sum())
             if n_kept:
-                yield partial(selection.build, Part(batch, NAME, done, first_row, kept))
+                yield partial(turn, selection, Part(batch, NAME, done, first_row, kept))
             done += batch.num_rows
             first_row += n_kept
 
     def index_tasks(self, selection: Selection) -> Iterator[Callable[[], Rollouts]]:
         """The same: nothing needs decoding."""
-        return self.tasks(selection, 1 << 22)
+        return self.tasks(selection, 1 << 22, Selection.build)
 
     @property
     def columns(self) -> frozenset[str]:

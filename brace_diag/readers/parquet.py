@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from brace_diag.errors import ReaderError
+from brace_diag.errors import ReaderError, SchemaError
 from brace_diag.readers.columns import FileSchema
 from brace_diag.readers.find import Place
-from brace_diag.readers.selection import Part, Selection
+from brace_diag.readers.selection import Part, Selection, T, Turn
 from brace_diag.rollouts import Rollouts
 from brace_diag.rollouts_schema import LIST_COLUMNS, type_text
 
@@ -119,16 +119,38 @@ class ParquetLog:
             if theirs in file.leaves
         ]
 
-    def tasks(self, selection: Selection, chunk_tokens: int) -> Iterator[Callable[[], Rollouts]]:
-        """Work that gives the run's `Rollouts` in order, some 10^6 tokens each."""
-        names = list(selection.theirs.values())
+    def own_schema(self, selection: Selection) -> Any:
+        """One schema that holds the columns of all files, those of the first file first.
+
+        Raises: SchemaError if a column's types have no common type.
+        """
+        import pyarrow as pa
+
+        first = self.files[0].schema
+        try:
+            joined = pa.unify_schemas([f.schema for f in self.files], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise SchemaError(f"the files cannot be put into one table: {error}") from None
+        return joined.with_metadata(first.metadata)
+
+    def own_table(self, selection: Selection, part: Part) -> Any:
+        """Columns of a part as the log has them."""
+        return part.table
+
+    def tasks(
+        self, selection: Selection, chunk_tokens: int, turn: Turn[T]
+    ) -> Iterator[Callable[[], T]]:
+        """Work that turns the run, part by part and in order, some 10^6 tokens each."""
+        names = selection.names
         first_row = 0
         for file in self.files:
             for span in _spans(file, selection, names, chunk_tokens):
                 kept = _kept(file, span, selection)
                 n_kept = span.n_rows if kept is None else int(kept.sum())
                 if n_kept:
-                    yield from _span_tasks(file, span, selection, kept, first_row, chunk_tokens)
+                    yield from _span_tasks(
+                        file, span, selection, kept, first_row, chunk_tokens, turn
+                    )
                 first_row += n_kept
 
     def index_tasks(self, selection: Selection) -> Iterator[Callable[[], Rollouts]]:
@@ -287,11 +309,12 @@ def _span_tasks(
     kept: npt.NDArray[np.bool_] | None,
     first_row: int,
     chunk_tokens: int,
-) -> Iterator[Callable[[], Rollouts]]:
+    turn: Turn[T],
+) -> Iterator[Callable[[], T]]:
     """A span as one task that decodes it, or, of one big row group, as a task for each slice."""
-    names = list(selection.theirs.values())
+    names = selection.names
     if span.n_tokens <= 2 * chunk_tokens and (span.n_rows <= MAX_ROWS or len(span.groups) > 1):
-        yield partial(_decode, file, span, selection, kept, first_row)
+        yield partial(_decode, file, span, selection, kept, first_row, turn)
         return
     rows = max(1, min(MAX_ROWS, span.n_rows * chunk_tokens // max(1, span.n_tokens)))
     done = 0
@@ -303,7 +326,7 @@ def _span_tasks(
                 batch, file.place.name, span.file_row + done, first_row, keep,
                 file.place.folder_step,
             )  # fmt: skip
-            yield partial(selection.build, part)
+            yield partial(turn, selection, part)
         done += batch.num_rows
         first_row += n_kept
 
@@ -314,12 +337,12 @@ def _decode(
     selection: Selection,
     kept: npt.NDArray[np.bool_] | None,
     first_row: int,
-    one_token_each: bool = False,
-) -> Rollouts:
-    table = file.read(span.groups, list(selection.theirs.values()))
+    turn: Turn[T],
+) -> T:
+    table = file.read(span.groups, selection.names)
     place = file.place
     part = Part(table, place.name, span.file_row, first_row, kept, place.folder_step)
-    return selection.build(part, one_token_each)
+    return turn(selection, part)
 
 
 def _index_tasks(
@@ -338,14 +361,13 @@ def _index_tasks(
     gaps = any(file.has_gaps(group, first) for group in span.groups)
     if not gaps and set(listed) <= {"mu_logprobs", "pi_logprobs", "values"}:
         bare = _narrowed(selection, others)
-        yield partial(_decode, file, span, bare, kept, first_row, True)
+        yield partial(_decode, file, span, bare, kept, first_row, Selection.build_bare)
         return
     # A null list says nothing of its row's length: then the other lists must be asked.
     if not gaps or not any(file.has_null_lists(group, first) for group in span.groups):
         lengths = lengths[:1]
-    yield from _span_tasks(
-        file, span, _narrowed(selection, [*others, *lengths]), kept, first_row, INDEX_TOKENS
-    )
+    narrow = _narrowed(selection, [*others, *lengths])
+    yield from _span_tasks(file, span, narrow, kept, first_row, INDEX_TOKENS, Selection.build)
 
 
 def _narrowed(selection: Selection, names: list[str]) -> Selection:

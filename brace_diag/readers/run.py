@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from brace_diag.errors import InputError, SchemaError
 from brace_diag.readers.ahead import in_order
+from brace_diag.readers.chunk import Chunk, chunk_of
 from brace_diag.readers.columns import ColumnUse, FileSchema, check_needed, resolve
 from brace_diag.readers.find import find
 from brace_diag.readers.index import RunIndex, index_of, joined
 from brace_diag.readers.memory import is_table, open_table
-from brace_diag.readers.selection import ALWAYS, Selection, Steps, parse_steps
+from brace_diag.readers.selection import ALWAYS, Part, Selection, Steps, T, Turn, parse_steps
 from brace_diag.rollouts import Rollouts
 from brace_diag.rollouts_schema import COLUMNS, LIST_COLUMNS
 
@@ -39,9 +41,13 @@ class Log(Protocol):
 
     def arrow_types(self, theirs: str) -> list[tuple[str, Any]]: ...
 
+    def own_schema(self, selection: Selection) -> Any: ...
+
+    def own_table(self, selection: Selection, part: Part) -> Any: ...
+
     def tasks(
-        self, selection: Selection, chunk_tokens: int
-    ) -> Iterator[Callable[[], Rollouts]]: ...
+        self, selection: Selection, chunk_tokens: int, turn: Turn[T]
+    ) -> Iterator[Callable[[], T]]: ...
 
     def index_tasks(self, selection: Selection) -> Iterator[Callable[[], Rollouts]]: ...
 
@@ -93,13 +99,38 @@ class Run:
         Raises: SchemaError, ReaderError where a row or a file is at fault; InputError if the
             filter on steps leaves no row.
         """
-        names = set(COLUMNS) if needed is None else {*needed, *ALWAYS}
-        check_needed(names)
-        if "behavior_version" in names and "behavior_version" not in self.uses:
-            names.add("versions")
-        if not names & {*LIST_COLUMNS} & {*self.uses} - {"rewards"}:
-            names.add("mu_logprobs")  # something must tell how long the rows are
-        return self._stream(lambda log: log.tasks(self._selection(names), chunk_tokens))
+        selection = self._selection(self._names(needed))
+        return self._stream(lambda log: log.tasks(selection, chunk_tokens, Selection.build))
+
+    def chunks(
+        self, needed: Collection[str] | None = None, *, chunk_tokens: int = CHUNK_TOKENS
+    ) -> Generator[Chunk, None, None]:
+        """As `rollouts`, each with the log's own columns of the same rows, for who copies them.
+
+        Args: as of `rollouts`; `needed` bears on the `Rollouts` alone, all columns are decoded.
+        """
+        schema = self.own_schema()
+        selection = replace(self._selection(self._names(needed)), beside=tuple(schema.names))
+        if self.log.words == "JSON lines":  # where what is not turned is not parsed
+            selection = self._selection(COLUMNS)
+        turn = partial(chunk_of, schema, self.log.own_table)
+        return self._stream(lambda log: log.tasks(selection, chunk_tokens, turn))
+
+    def own_schema(self) -> Any:
+        """Arrow schema of the log's own columns, in its order, as `chunks` gives them.
+
+        Files are put into one table: a column that some lack is null there. Of JSON lines these
+        are the canonical columns, by canonical name. A step that folders tell is a column `step`.
+
+        Raises: SchemaError if the files' types of a column have no common type.
+        """
+        import pyarrow as pa
+
+        schema = self.log.own_schema(self._selection(COLUMNS))
+        told = "step" in self.uses and self.uses["step"].how == "folder"
+        if told and "step" not in schema.names:
+            schema = schema.append(pa.field("step", pa.int64()))
+        return schema
 
     def index(self) -> RunIndex:
         """The first pass: prompt, step, total reward and staleness of every row.
@@ -133,14 +164,24 @@ class Run:
             lines.append(f"steps read: {self.steps}")
         return lines
 
+    def _names(self, needed: Collection[str] | None) -> set[str]:
+        """Canonical columns that are turned where `needed` ones are asked for."""
+        names = set(COLUMNS) if needed is None else {*needed, *ALWAYS}
+        check_needed(names)
+        if "behavior_version" in names and "behavior_version" not in self.uses:
+            names.add("versions")
+        if not names & {*LIST_COLUMNS} & {*self.uses} - {"rewards"}:
+            names.add("mu_logprobs")  # something must tell how long the rows are
+        return names
+
     def _selection(self, names: Collection[str]) -> Selection:
         theirs = {name: use.theirs for name, use in self.uses.items() if name in names}
         absent = tuple(name for name in COLUMNS if name not in self.uses)
         return Selection(theirs, self.steps, self.wide, absent)
 
     def _stream(
-        self, tasks_of: Callable[[Log], Iterator[Callable[[], Rollouts]]]
-    ) -> Generator[Rollouts, None, None]:
+        self, tasks_of: Callable[[Log], Iterator[Callable[[], T]]]
+    ) -> Generator[T, None, None]:
         found = False
         for part in in_order(tasks_of(self.log)):
             found = True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -97,12 +97,19 @@ class Selection:
         steps: filter, or None.
         wide: token columns are float64, because some file has them so.
         absent: canonical columns that the run was found not to have.
+        beside: names in the log of further columns, decoded and left as they are.
     """
 
     theirs: Mapping[str, str]
     steps: Steps | None
     wide: bool
     absent: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Every column that is decoded, by its name in the log."""
+        return list(dict.fromkeys((*self.theirs.values(), *self.beside)))
 
     def canonical(self, table: Any, folder_step: int | None) -> Any:
         """An Arrow table with canonical names; columns that this file lacks are null."""
@@ -131,18 +138,22 @@ class Selection:
         kept = self.steps.keeps(int_array(table.column("step"), "step", where))
         return None if kept.all() else kept
 
-    def build(self, part: Part, one_token_each: bool = False) -> Rollouts:
-        """`Rollouts` of the kept rows of one part.
+    def build(self, part: Part) -> Rollouts:
+        """`Rollouts` of the kept rows of one part."""
+        return self._rollouts(self.canonical(part.table, part.folder_step), part)
 
-        `one_token_each` puts one token of log-prob 0 in every row, for a table without lists.
-        """
+    def build_bare(self, part: Part) -> Rollouts:
+        """The same for a table without lists: one token of log-prob 0 stands in every row."""
         import pyarrow as pa
 
         table = self.canonical(part.table, part.folder_step)
-        if one_token_each:
-            zeros = pa.array(np.zeros(table.num_rows, dtype=np.float32))
-            ones = pa.FixedSizeListArray.from_arrays(zeros, 1)
-            table = table.append_column("mu_logprobs", ones)
+        zeros = pa.array(np.zeros(table.num_rows, dtype=np.float32))
+        ones = pa.FixedSizeListArray.from_arrays(zeros, 1)
+        return self._rollouts(table.append_column("mu_logprobs", ones), part)
+
+    def _rollouts(self, table: Any, part: Part) -> Rollouts:
+        import pyarrow as pa
+
         file_rows = part.file_row + np.arange(table.num_rows, dtype=np.int64)
         if part.kept is not None:
             table, file_rows = table.filter(pa.array(part.kept)), file_rows[part.kept]
@@ -170,3 +181,8 @@ class Part:
     first_row: int
     kept: npt.NDArray[np.bool_] | None = None
     folder_step: int | None = None
+
+
+T = TypeVar("T")
+Turn: TypeAlias = Callable[[Selection, Part], T]
+"""What becomes of a decoded part: `Selection.build`, or anything else that a pass wants of it."""
