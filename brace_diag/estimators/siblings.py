@@ -1,8 +1,7 @@
 """Within-prompt figures: sums over the rollouts of one prompt in one step, closed when complete.
 
 Variances within prompts and the U-statistic of E_p[b_p²] need the sums of each set of siblings, not
-of a hash group of prompts. A set is kept open until all its rows have been seen, then folded into
-additive group sums and forgotten, so memory holds the open sets only.
+of a hash group of prompts. See `open_sets` for how a set is kept until all its rows have been seen.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from brace_diag.estimators.open_sets import OpenSets, widened
 from brace_diag.sums import GroupSums
 
 Array = npt.NDArray[np.float64]
@@ -94,10 +94,7 @@ class SiblingTable:
     within: GroupSums = field(default_factory=lambda: GroupSums(2))
     spread: GroupSums = field(default_factory=lambda: GroupSums(2))
     u_statistic: GroupSums = field(default_factory=lambda: GroupSums(1))
-    slot_of: dict[int, int] = field(default_factory=dict)
-    group_of: dict[int, int] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
-    free: list[int] = field(default_factory=list)
+    sets: OpenSets = field(default_factory=OpenSets)
     open: tuple[Array, ...] = ()
 
     def __post_init__(self) -> None:
@@ -123,85 +120,53 @@ class SiblingTable:
             keys: sibling set of each rollout; expected: rows of its set in the run, 0 if unknown.
             use: rollouts that enter the sums; the others only count as seen.
         """
-        slots = np.empty(len(keys), np.int64)
-        complete: list[int] = []
-        for i, key in enumerate(keys):
-            slot = self.slot_of.get(key, -1)
-            if slot < 0:
-                slot = self.free.pop() if self.free else len(self.slot_of)
-                self.slot_of[key] = slot
-                self.group_of[key] = int(groups[i])
-                self.seen[key] = 0
-            slots[i] = slot
-            self.seen[key] += 1
-            if self.seen[key] == expected[i]:
-                complete.append(key)
-        self._reserve(max(self.slot_of.values(), default=-1) + 1, log_products.shape[1])
+        slots, complete = self.sets.take(keys, expected, groups)
+        self._reserve(self.sets.n_slots, log_products.shape[1])
         self.within.grow(log_products.shape[1])
         _add_rows(slots, use, log_products, returns, octaves, *self.open)
         self._close(complete)
 
     def finish(self) -> None:
         """Close every set that is still open, in the order in which they were opened."""
-        self._close(list(self.slot_of))
+        self._close(list(self.sets.slot_of))
 
     def merge(self, other: SiblingTable) -> None:
         """Add another shard's table; sets split between the two are joined."""
         self.within.merge(other.within)
         self.spread.merge(other.spread)
         self.u_statistic.merge(other.u_statistic)
-        for key, slot in other.slot_of.items():
-            mine = self.slot_of.get(key, -1)
-            if mine < 0:
-                mine = self.free.pop() if self.free else len(self.slot_of)
-                self.slot_of[key] = mine
-                self.group_of[key] = other.group_of[key]
-                self.seen[key] = 0
-            self.seen[key] += other.seen[key]
-            n_cells = other.open[1].shape[1]
-            self._reserve(mine + 1, n_cells)
-            for ours, theirs in zip(self.open, other.open, strict=True):
-                if ours.ndim >= 2 and ours.shape[1] != theirs.shape[1]:
-                    ours[mine, : theirs.shape[1]] += theirs[slot]
-                else:
-                    ours[mine] += theirs[slot]
+        mine, theirs = self.sets.join(other.sets)
+        if len(mine) == 0:
+            return
+        self._reserve(self.sets.n_slots, other.open[1].shape[1])
+        for ours, added in zip(self.open, other.open, strict=True):
+            inner = tuple(slice(0, size) for size in added.shape[1:])
+            for at, row in zip(mine, theirs, strict=True):
+                ours[(at, *inner)] += added[row]
 
     def _close(self, keys: list[int]) -> None:
         if not keys:
             return
-        slots = np.array([self.slot_of[k] for k in keys], np.int64)
-        groups = np.array([self.group_of[k] for k in keys], np.int64)
+        slots, groups = self.sets.release(keys)
         self.within.grow(self.open[1].shape[1])
         n, sums, squares, moments, linear, square = self.open
         _fold(
             slots, groups, n, sums, squares, moments, linear, square,
             self.within.array, self.spread.array, self.u_statistic.array,
         )  # fmt: skip
-        for key in keys:
-            self.free.append(self.slot_of.pop(key))
-            del self.group_of[key], self.seen[key]
 
     def _reserve(self, n_slots: int, n_cells: int) -> None:
         width = 3 * self.n_octaves
-        have = len(self.open[0]) if self.open else 0
-        have_cells = self.open[1].shape[1] if self.open else 0
-        if n_slots <= have and n_cells <= have_cells:
-            return
-        slots, cells = (
-            max(n_slots, have, 2 * have if n_slots > have else 0),
-            max(n_cells, have_cells),
+        shapes: tuple[tuple[int, ...], ...] = (
+            (n_slots,),
+            (n_slots, n_cells, 2),
+            (n_slots, n_cells),
+            (n_slots, 2),
+            (n_slots, width),
+            (n_slots, width * (width + 1) // 2),
         )
-        fresh = (
-            np.zeros(slots),
-            np.zeros((slots, cells, 2)),
-            np.zeros((slots, cells)),
-            np.zeros((slots, 2)),
-            np.zeros((slots, width)),
-            np.zeros((slots, width * (width + 1) // 2)),
-        )
-        for new, old in zip(fresh, self.open, strict=False):
-            new[tuple(slice(0, size) for size in old.shape)] = old
-        self.open = fresh
+        have = self.open or tuple(np.zeros((0,) * len(shape)) for shape in shapes)
+        self.open = tuple(widened(x, shape) for x, shape in zip(have, shapes, strict=True))
 
 
 @njit(cache=True, nogil=True)

@@ -151,7 +151,7 @@ def test_closing_complete_sets_early_changes_nothing(ragged: Callable[..., Any])
     for i in range(0, 32, 2):
         batch = log.rollouts(range(i, i + 2))
         early.update(batch, info_of(batch, expected=4))
-    assert not early.table.slot_of  # every set was complete and is forgotten
+    assert not early.table.sets.slot_of  # every set was complete and is forgotten
     assert len(early.table.open[0]) <= 2
     assert_same(early, late, rtol=1e-14)
 
