@@ -14,6 +14,8 @@ from brace_diag.errors import InputError
 
 Axis = Literal["position", "horizon", "relative"]
 By = Literal["step", "staleness"]
+StalenessKind = Literal["first", "last"]
+"""Which policy token's version makes a rollout's staleness."""
 Baseline = Literal["auto", "critic", "group"]
 
 N_GROUPS = 512
@@ -70,6 +72,7 @@ class GapSettings:
         baseline: `critic` centres returns by the critic alone, `group` also by the returns of the
             prompt's other rollouts, `auto` takes the one with the smaller standard error.
         by: key of the keyed estimates, or None.
+        staleness: which token's version makes the key `staleness`.
         by_positions: keep the gap by position for every key, not only position 0.
         axis: `position` (unbiased) or `horizon`, `relative` (biased when lengths vary; noted).
         group_shift: a in the shift a (mean return of the prompt's others - V at the first token).
@@ -80,6 +83,7 @@ class GapSettings:
     baseline: Baseline = "auto"
     by: By | None = None
     by_positions: bool = False
+    staleness: StalenessKind = "first"
     axis: Axis = "position"
     group_shift: float = 0.8
 
@@ -90,6 +94,7 @@ class GapSettings:
             raise InputError(f"level is {self.level}; it must lie strictly between 0 and 1")
         _one_of("baseline", self.baseline, ("auto", "critic", "group"))
         _one_of("by", self.by, (None, "step", "staleness"))
+        _one_of("staleness", self.staleness, ("first", "last"))
         _one_of("axis", self.axis, ("position", "horizon", "relative"))
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def bias(
     source: list[str],
     *,
     by: opt.By | None,
+    staleness: opt.Staleness,
     positions: bool,
     axis: opt.Axis,
     baseline: opt.Baseline,
@@ -43,12 +44,14 @@ def bias(
 
     if positions and by is None:
         raise InputError("--positions belongs to --by step or --by staleness; add one of them")
+    opt.check_staleness(by, staleness)
     settings = GapSettings(
         gamma=gamma,
         level=level,
         baseline=baseline.value,
         by=None if by is None else by.value,
         by_positions=positions,
+        staleness=staleness.value,
         axis=axis.value,
     )
     opt.check_plot(plot)

@@ -94,6 +94,7 @@ def _inspect(
 def _bias(
     source: opt.Sources,
     by: opt.ByOption = None,
+    staleness: opt.StalenessOption = opt.Staleness.FIRST,
     positions: opt.PositionsOption = False,
     axis: opt.AxisOption = opt.Axis.POSITION,
     baseline: opt.BaselineOption = opt.Baseline.AUTO,
@@ -118,6 +119,7 @@ def _bias(
     bias(
         source,
         by=by,
+        staleness=staleness,
         positions=positions,
         axis=axis,
         baseline=baseline,

@@ -28,6 +28,13 @@ class By(StrEnum):
     STALENESS = "staleness"
 
 
+class Staleness(StrEnum):
+    """Which policy token's version makes a rollout's staleness."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
 class Baseline(StrEnum):
     """What returns are centred by."""
 
@@ -82,6 +89,14 @@ LevelOption = Annotated[
 ByOption = Annotated[
     By | None,
     typer.Option("--by", help="Also one estimate per step or per staleness.", show_default=False),
+]
+StalenessOption = Annotated[
+    Staleness,
+    typer.Option(
+        "--staleness",
+        help="With --by staleness: that of the response's first policy token, or of its last one, "
+        "where the log has versions per token.",
+    ),
 ]
 PositionsOption = Annotated[
     bool, typer.Option("--positions", help="With --by: the gap by position for every key.")
@@ -213,6 +228,12 @@ def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
             )
         renamed[canonical] = theirs
     return renamed or None
+
+
+def check_staleness(by: By | None, staleness: Staleness) -> None:
+    """Refuse a kind of staleness where it is not the key."""
+    if staleness is not Staleness.FIRST and by is not By.STALENESS:
+        raise InputError(f"--staleness {staleness} belongs to --by staleness; add it")
 
 
 def check_plot(path: Path | None) -> None:

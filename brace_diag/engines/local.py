@@ -46,7 +46,7 @@ def value_gap(
     reading = Reading.open(run, "the value gap", ("mu_logprobs", "pi_logprobs"), ("values",))
     states = _states(chosen)
     by = keyed(
-        reading.keys(chosen.by),
+        reading.keys(chosen.by, chosen.staleness),
         lambda: GapState("position", chosen.gamma, chosen.by_positions),
         lambda key, state: estimate_key(key, state, chosen, reading.has_values, reading.may_group),
     )
@@ -97,5 +97,5 @@ def _result(
         probe_rollouts=probe_size(main.batch.b_hat.n_clusters),
         invalid=next(iter([*grave, *nothing]), None),
         by=by,
-        notes=notes,
+        notes=(*notes, *reading.key_notes(settings.by, settings.staleness)),
     )

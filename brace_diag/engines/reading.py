@@ -14,11 +14,12 @@ from brace_diag.estimators.duplicates import DuplicateFilter
 from brace_diag.estimators.log_checks import LogSigns
 from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.estimators.sibling_index import SiblingIndex
+from brace_diag.estimators.staleness import last_staleness, staleness_words
 from brace_diag.estimators.value_range import ValueRange, returns_range
 from brace_diag.quality import DataQuality
 from brace_diag.readers.index import RunIndex
 from brace_diag.rollouts import Rollouts
-from brace_diag.settings import By
+from brace_diag.settings import By, StalenessKind
 
 # Read for every question: rewards, masks, clusters, copies, keys.
 ALWAYS = frozenset(
@@ -86,15 +87,28 @@ class Reading:
         """Whether siblings' returns may centre a rollout's: not where a sibling is its copy."""
         return self.siblings.has_siblings and self.duplicates.n_duplicates == 0
 
-    def keys(self, by: By | None) -> npt.NDArray[np.int64] | None:
-        """Key of every row, or None; SchemaError where the log does not tell it."""
+    def keys(
+        self, by: By | None, staleness: StalenessKind = "first"
+    ) -> npt.NDArray[np.int64] | None:
+        """Key of every row, or None; SchemaError where the log does not tell it.
+
+        `staleness`: of the rollout's first or last policy token; the last takes a pass of its own.
+        """
         if by is None:
             return None
+        if by == "staleness" and staleness == "last":
+            return last_staleness(self.run.rollouts(frozenset({"trainer_version", "versions"})))
         column = self.index.step if by == "step" else self.index.staleness
         if column is None:
             needs = "a step column" if by == "step" else "trainer_version and behavior_version"
             raise SchemaError(f"--by {by} needs {needs}; the log has none")
         return np.asarray(column, np.int64)
+
+    def key_notes(self, by: By | None, staleness: StalenessKind = "first") -> tuple[str, ...]:
+        """What a reader of keyed estimates must know of the key: a sentence, or none."""
+        if by != "staleness":
+            return ()
+        return (staleness_words(staleness, "versions" in self.run.columns),)
 
     def batches(self, progress: Progress | None = None) -> Iterator[tuple[Rollouts, RolloutInfo]]:
         """Every batch with what is known of its rollouts, in reading order.

@@ -42,7 +42,7 @@ class MemoryRun:
 
     @property
     def columns(self) -> dict[str, str]:
-        names = ("mu_logprobs", "pi_logprobs", "values")
+        names = ("mu_logprobs", "pi_logprobs", "values", "versions")
         present = [n for n in names if all(getattr(b, n) is not None for b in self.batches)]
         return {n: n for n in (*present, "reward")}
 
