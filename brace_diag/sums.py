@@ -125,8 +125,18 @@ def jackknife(
     groups = np.flatnonzero(anywhere)
     with np.errstate(all="ignore"):  # a replicate may have nothing left to divide by
         theta = function(*(leave_one_out(s, groups) for s in sums))
+    return from_replicates(theta, present[groups])
+
+
+def from_replicates(theta: Array, present: npt.NDArray[np.bool_]) -> Jackknife:
+    """Jackknife of replicates that are already there.
+
+    Args:
+        theta: (1 + n_groups, n_outputs), on the total and without each group.
+        present: (n_groups, n_outputs) or (n_groups,): whether the group has data for the output.
+    """
     value, replicates = theta[0], theta[1:]
-    has = np.broadcast_to(present[groups].reshape(len(groups), -1), replicates.shape)
+    has = np.broadcast_to(present.reshape(len(present), -1), replicates.shape)
     n_groups = has.sum(axis=0)
     kept = np.where(has, replicates, 0.0)
     mean = kept.sum(axis=0) / np.maximum(n_groups, 1)
@@ -214,50 +224,3 @@ class Histogram:
         before = cumulative[b - 1]
         share = (target - before) / max(self.counts[b], 1)
         return float(self.edges[b - 1] + share * (self.edges[b] - self.edges[b - 1]))
-
-
-@dataclass(slots=True)
-class TopK:
-    """The k largest values of every cell, kept as sets that merge exactly.
-
-    Attributes:
-        k: how many are kept for a cell.
-        values: float64 (n_cells, k), smallest kept first, the rest unordered; -inf where fewer
-            have been seen. `largest` gives them in order.
-    """
-
-    k: int
-    values: Array = field(default_factory=lambda: np.zeros((0, 0)))
-
-    def __post_init__(self) -> None:
-        if self.values.size == 0:
-            self.values = np.full((0, self.k), -np.inf)
-
-    def grow(self, n_cells: int) -> None:
-        missing = n_cells - len(self.values)
-        if missing > 0:
-            self.values = np.concatenate([self.values, np.full((missing, self.k), -np.inf)])
-
-    def add(self, values: Array) -> None:
-        """Add values (n, n_cells); NaN marks a cell without one."""
-        n_cells = values.shape[1]
-        self.grow(n_cells)
-        with np.errstate(invalid="ignore"):
-            above = values > self.values[:n_cells, 0]
-        for cell in np.flatnonzero(above.any(axis=0)):
-            self._take(int(cell), values[above[:, cell], cell])
-
-    def merge(self, other: TopK) -> None:
-        if other.k != self.k:
-            raise InputError(f"top-{other.k} cannot be merged into top-{self.k}")
-        self.grow(len(other.values))
-        for cell, theirs in enumerate(other.values):
-            self._take(cell, theirs)
-
-    def _take(self, cell: int, fresh: Array) -> None:
-        both = np.concatenate([self.values[cell], fresh])
-        self.values[cell] = np.partition(both, len(fresh))[len(fresh) :]
-
-    def largest(self, cell: int) -> Array:
-        """The kept values of a cell, ascending, (k,)."""
-        return np.sort(self.values[cell])

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from brace_diag.errors import InputError
 from brace_diag.settings import N_GROUPS
-from brace_diag.sums import (
-    GroupSums,
-    Histogram,
-    Jackknife,
-    TopK,
-    jackknife,
-    sup_t_critical,
-    t_quantile,
-)
+from brace_diag.sums import GroupSums, Histogram, Jackknife, jackknife, sup_t_critical, t_quantile
+from brace_diag.topk import TopK
 
 
 def sums_of(rows: list[tuple[int, int, float]]) -> GroupSums:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import njit
 
 from brace_diag.rollouts import Rollouts
 
@@ -23,6 +23,8 @@ CHANCE = math.log(1e-6)
 
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
+SAMPLED = 64
+"""Tokens of a rollout whose bits enter its digest one by one, evenly spaced; all, if no more."""
 
 
 @njit(cache=True, nogil=True)
@@ -31,38 +33,47 @@ def _step(h, word):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath={"reassoc", "nsz"})
-def _digest(offsets, mu, pi, mu_bits, pi_bits, out, chance):  # type: ignore[no-untyped-def]
-    """Continue `out` with each rollout's bit patterns; put the log-probability under mu in chance.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def _row_sum(x, first, last):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for t in range(np.uint64(first), np.uint64(last)):
+        total += np.float64(x[t])
+    return total
 
-    Two columns and two lanes of each keep the multiplier busy; lanes are folded at the end.
-    """
-    for i in prange(len(offsets) - 1):
-        first, last = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
-        a = out[i]
-        b, c, d = a ^ PRIME, a + PRIME, ~a
-        whole = first + (last - first) // np.uint64(2) * np.uint64(2)
-        for t in range(first, whole, np.uint64(2)):
-            a, b = _step(a, mu_bits[t]), _step(b, pi_bits[t])
-            c, d = _step(c, mu_bits[t + 1]), _step(d, pi_bits[t + 1])
-        for t in range(whole, last):
-            a, b = _step(a, mu_bits[t]), _step(b, pi_bits[t])
-        out[i] = _step(_step(_step(a, b), c), d)
-        total = 0.0
-        for t in range(first, last):
-            total += np.float64(mu[t])
-        chance[i] = total
+
+@njit(cache=True, nogil=True)
+def _sums(offsets, x, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = _row_sum(x, offsets[i], offsets[i + 1])
+
+
+@njit(cache=True, nogil=True)
+def _digest(offsets, bits, sum_bits, out):  # type: ignore[no-untyped-def]
+    """Continue `out` with the bits of sampled tokens and of the sum over all tokens of each row."""
+    for i in range(len(out)):
+        first, length = offsets[i], offsets[i + 1] - offsets[i]
+        n = min(length, SAMPLED)
+        h = _step(out[i], sum_bits[i])
+        for j in range(n):
+            h = _step(h, bits[first + (j * (length - 1)) // max(n - 1, 1)])
+        out[i] = h
 
 
 def content_digest(batch: Rollouts) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
-    """Hash of prompt, length and log-probs of every rollout, and Σ log mu; (n_rollouts,) each."""
+    """Hash of prompt, length and log-probs of every rollout, and Σ log mu; (n_rollouts,) each.
+
+    Of each log-prob column the float64 sum over all tokens and the bits of up to 64 tokens, from
+    the first to the last, are hashed: equal rows have equal digests, and rows that differ anywhere
+    but for a rearrangement between sampled tokens have different sums.
+    """
     digest = batch.prompt ^ batch.lengths.astype(np.uint64)
     chance = np.full(batch.n_rollouts, -np.inf)
-    mu = batch.mu_logprobs
-    pi = mu if batch.pi_logprobs is None else batch.pi_logprobs
-    if mu is not None and pi is not None:
-        bits: Any = mu.view(f"u{mu.dtype.itemsize}")
-        _digest(batch.offsets, mu, pi, bits, pi.view(f"u{pi.dtype.itemsize}"), digest, chance)
+    for column in (batch.pi_logprobs, batch.mu_logprobs):
+        if column is not None:
+            chance = np.empty(batch.n_rollouts)
+            _sums(batch.offsets, column, chance)
+            bits: Any = column.view(f"u{column.dtype.itemsize}")
+            _digest(batch.offsets, bits, chance.view(np.uint64), digest)
     return digest, chance
 
 

@@ -17,19 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from brace_diag.estimators import gap_kernels as kernels
+from brace_diag.estimators.gap_replicates import start_replicates
 from brace_diag.estimators.gap_state import GapState
-from brace_diag.sums import Jackknife, jackknife
+from brace_diag.sums import Jackknife, from_replicates, jackknife
 
 Array = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.int64]
 
 WEIGHTS = ("wdr", "wdr_wide", "doubly_robust", "first_order")
-_AT = {
-    "wdr": kernels.WDR,
-    "wdr_wide": kernels.WDR_WIDE,
-    "doubly_robust": kernels.DOUBLY_ROBUST,
-    "first_order": kernels.FIRST_ORDER,
-}
 # Outputs at one start, in order: the four weights with the critic's baseline, the same with the
 # group baseline, mean V, mean G.
 N_OUT = 2 * len(WEIGHTS) + 2
@@ -57,40 +52,6 @@ class GapJackknife:
         return start * N_OUT + offset + WEIGHTS.index(output)
 
 
-def gap_at_start(shift: float, pairs: Array, cells: Array, starts: Array) -> Array:
-    """All outputs at one start.
-
-    Args:
-        shift: a, the weight of the group baseline.
-        pairs: (replicates, n_later, N_PAIR); cells: (replicates, n_later, N_CELL) of the same
-            cells; starts: (replicates, N_START).
-
-    Returns: (replicates, N_OUT), NaN where no rollout is alive.
-    """
-    with np.errstate(all="ignore"):
-        n_start = starts[:, :1]
-        n_pair = pairs[:, :, kernels.FIRST_ORDER]
-        d_bar = cells[:, :, 1] / cells[:, :, 0]
-        z_bar = cells[:, :, 2] / cells[:, :, 0]
-        out = np.empty((len(pairs), N_OUT))
-        for j, name in enumerate(WEIGHTS):
-            at = _AT[name]
-            h, hu, hud, zhu = (pairs[:, :, at + f] for f in range(4))
-            norm = n_pair / h if name.startswith("wdr") else 1.0
-            plain = _sum(norm * (hud - d_bar * hu), n_pair)
-            extra = _sum(norm * (zhu - z_bar * hu), n_pair)
-            out[:, j] = plain / n_start[:, 0]
-            out[:, len(WEIGHTS) + j] = (plain - shift * extra) / n_start[:, 0]
-        out[:, V_OUT] = starts[:, 1] / n_start[:, 0]
-        out[:, G_OUT] = starts[:, 2] / n_start[:, 0]
-    return out
-
-
-def _sum(terms: Array, n_pair: Array) -> Array:
-    """Sum over later cells that hold tokens."""
-    return np.asarray(np.where(n_pair > 0.5, terms, 0.0).sum(axis=1))
-
-
 def later_cells(state: GapState, start: int) -> tuple[Groups, Groups]:
     """Ids of the cells at or after a start in time, and their rows in `state.pairs`."""
     n_cells = state.cells.n_cells
@@ -106,27 +67,21 @@ def gap_jackknife(state: GapState, shift: float) -> GapJackknife:
     counts = state.starts.array[:, :, 0]
     n_alive = np.rint(counts.sum(axis=0)).astype(np.int64)
     alive = np.flatnonzero(n_alive)
-    everyone = state.rollouts.array[:, 0][:, [0, 2, 10]].any(axis=1)
+    groups = np.flatnonzero(state.rollouts.array[:, 0][:, [0, 2, 10]].any(axis=1))
+    pairs, cells, starts = (s.array for s in (state.pairs, state.cells, state.starts))
+    all_pairs, all_cells, all_starts = pairs.sum(axis=0), cells.sum(axis=0), starts.sum(axis=0)
     parts, tokens = [], []
     for start in alive:
         later, rows = later_cells(state, int(start))
-        tokens.append(float(state.pairs.array[:, rows, kernels.FIRST_ORDER].sum()))
-        present = np.zeros((len(counts), N_OUT), np.bool_)
-        present[counts[:, start] > 0.5] = True
-        present[~everyone] = False
-        parts.append(
-            _joint(
-                lambda p, c, s: gap_at_start(shift, p, c, s),
-                present,
-                everyone,
-                state.pairs.array[:, rows],
-                state.cells.array[:, later],
-                state.starts.array[:, start],
-            )
-        )
-    return GapJackknife(
-        stack(parts), alive, n_alive[alive], np.rint(np.array(tokens)).astype(np.int64)
-    )
+        theta = np.empty((1 + len(groups), N_OUT))
+        start_replicates(
+            pairs, cells, starts, all_pairs, all_cells, all_starts, later, rows, start, groups,
+            shift, theta,
+        )  # fmt: skip
+        tokens.append(round(float(all_pairs[rows, kernels.FIRST_ORDER].sum())))
+        present = np.repeat(counts[groups, start][:, None] > 0.5, N_OUT, axis=1)
+        parts.append(from_replicates(theta, present))
+    return GapJackknife(stack(parts), alive, n_alive[alive], np.array(tokens, np.int64))
 
 
 def _joint(function, present, everyone, *sums) -> Jackknife:  # type: ignore[no-untyped-def]

@@ -14,7 +14,8 @@ from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.estimators.siblings import SiblingTable, add_to_groups
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import Axis, GateThresholds, cell_edges
-from brace_diag.sums import GroupSums, TopK
+from brace_diag.sums import GroupSums
+from brace_diag.topk import TopK
 
 Array = npt.NDArray[np.float64]
 AXES: dict[str, int] = {"position": 0, "horizon": 1, "relative": 2}

@@ -219,3 +219,21 @@ def test_other_axes_equal_the_definition_when_lengths_do_not_vary(
         wanted = gap_in_cells(log.samples(), first[int(cell)], edges)
         got = jack.jack.value[jack.column(i, "wdr", "critic")]
         assert got == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+def test_replicates_are_the_gap_without_each_group(ragged: Callable[..., Any]) -> None:
+    log = ragged(np.random.default_rng(14), n_prompts=5, group=4, longest=20)
+    jack = ge.gap_jackknife(state_of([log.rollouts()]), 0.0).jack
+    without = []
+    for prompt in range(5):
+        rest = [i for i, p in enumerate(log.prompts) if p != prompt]
+        without.append(ge.gap_jackknife(state_of([log.rollouts(rest)]), 0.0).jack.value)
+    # Outputs to which every prompt contributes; the others leave absent prompts out of the mean.
+    shared = int((jack.n_groups == 5).sum())
+    assert shared > 50
+    replicates = np.array([w[:shared] for w in without])
+    # Rows stand in the order of the hash groups, not of the prompts: compare as sets by sorting.
+    got = np.sort(jack.deviations[:, :shared], axis=0)
+    wanted = np.sort(replicates - replicates.mean(axis=0), axis=0)
+    # Total minus group loses a few of float64's sixteen digits.
+    np.testing.assert_allclose(got, wanted, atol=1e-11)

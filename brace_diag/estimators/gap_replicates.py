@@ -1,0 +1,53 @@
+"""The gap at one start on the total and without each group, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from brace_diag.estimators.gap_kernels import FIRST_ORDER
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def start_replicates(  # type: ignore[no-untyped-def]
+    pairs, cells, starts, all_pairs, all_cells, all_starts, later, rows, start, groups, shift, out
+):
+    """Fill out (1 + n_groups, 10): four weights with either baseline, then mean V and mean G.
+
+    Weights are in the order of the pair features: two that are divided by their mean (wdr), then
+    h = C and h = 1; see `gap_estimates` for the formula. A cell in which every h is 0 adds nothing.
+
+    Args:
+        pairs, cells, starts: sums by group; all_pairs, all_cells, all_starts: over groups.
+        later, rows: cells at or after the start, and their pairs with it.
+        groups: which to leave out in turn; shift: weight a of the group baseline.
+    """
+    for r in prange(len(groups) + 1):
+        own = groups[max(r - 1, 0)]
+        kept = 0.0 if r == 0 else 1.0
+        plain, extra = np.zeros(4), np.zeros(4)
+        for k in range(len(later)):
+            row, cell = rows[k], later[k]
+            n = all_pairs[row, FIRST_ORDER] - kept * pairs[own, row, FIRST_ORDER]
+            if n < 0.5:
+                continue
+            in_cell = all_cells[cell, 0] - kept * cells[own, cell, 0]
+            d_bar = (all_cells[cell, 1] - kept * cells[own, cell, 1]) / in_cell
+            z_bar = (all_cells[cell, 2] - kept * cells[own, cell, 2]) / in_cell
+            for j in range(4):
+                at = 4 * j
+                h = all_pairs[row, at] - kept * pairs[own, row, at]
+                hu = all_pairs[row, at + 1] - kept * pairs[own, row, at + 1]
+                hud = all_pairs[row, at + 2] - kept * pairs[own, row, at + 2]
+                zhu = all_pairs[row, at + 3] - kept * pairs[own, row, at + 3]
+                norm = 1.0
+                if j < 2:
+                    norm = n / h if h > 0.0 else 0.0
+                plain[j] += norm * (hud - d_bar * hu)
+                extra[j] += norm * (zhu - z_bar * hu)
+        n_start = all_starts[start, 0] - kept * starts[own, start, 0]
+        for j in range(4):
+            out[r, j] = plain[j] / n_start
+            out[r, 4 + j] = (plain[j] - shift * extra[j]) / n_start
+        out[r, 8] = (all_starts[start, 1] - kept * starts[own, start, 1]) / n_start
+        out[r, 9] = (all_starts[start, 2] - kept * starts[own, start, 2]) / n_start
