@@ -246,6 +246,38 @@ def parse_targets(texts: Sequence[str | TargetSpec], **defaults: float) -> tuple
     return specs
 
 
+@dataclass(frozen=True, slots=True)
+class SlopeSettings:
+    """What `reward_slope` is asked for.
+
+    Attributes:
+        targets: the value targets, each with its own gamma and lam.
+        level: level of the intervals, in (0, 1).
+        by: key of the keyed figures, or None.
+        staleness: which token's version makes the key `staleness`.
+    """
+
+    targets: tuple[TargetSpec, ...]
+    level: float = 0.95
+    by: By | None = None
+    staleness: StalenessKind = "first"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.level < 1.0:
+            raise InputError(f"level is {self.level}; it must lie strictly between 0 and 1")
+        _one_of("by", self.by, (None, "step", "staleness"))
+        _one_of("staleness", self.staleness, ("first", "last"))
+
+    def to_dict(self) -> dict[str, Any]:
+        labels = [spec.label for spec in self.targets]
+        return {
+            "targets": labels,
+            "level": self.level,
+            "by": self.by,
+            "staleness": self.staleness,
+        }
+
+
 def _number(x: float) -> str:
     """The shortest text that reads back as the same number."""
     return repr(float(x)).removesuffix(".0")
