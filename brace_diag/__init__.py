@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 from brace_diag._version import __version__
 
 if TYPE_CHECKING:
+    from brace_diag.engines.critic_fit import critic_fit
+    from brace_diag.engines.importance import importance_products
     from brace_diag.engines.local import value_gap
+    from brace_diag.engines.reward_slope import reward_slope
+    from brace_diag.engines.targets import write_targets
     from brace_diag.errors import (
         BraceDiagError,
         InputError,
@@ -21,7 +25,12 @@ if TYPE_CHECKING:
     from brace_diag.quality import DataQuality
     from brace_diag.readers import open_run
     from brace_diag.results import Curve, Estimate, ValueGap
+    from brace_diag.results_critic import CriticFit
+    from brace_diag.results_importance import ImportanceProducts
+    from brace_diag.results_slope import RewardSlope
+    from brace_diag.results_targets import TargetsWritten
     from brace_diag.rollouts import Rollouts
+    from brace_diag.settings import TargetSpec
     from brace_diag.targets import (
         advantages,
         brace_targets,
@@ -34,47 +43,65 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BraceDiagError",
+    "CriticFit",
     "Curve",
     "DataQuality",
     "Estimate",
+    "ImportanceProducts",
     "InputError",
     "MissingExtraError",
     "ReaderError",
+    "RewardSlope",
     "Rollouts",
     "SchemaError",
+    "TargetSpec",
+    "TargetsWritten",
     "ValueGap",
     "__version__",
     "advantages",
     "brace_targets",
     "capped_targets",
+    "critic_fit",
     "gae_targets",
+    "importance_products",
     "log10_kappa",
     "mc_targets",
     "open_run",
+    "reward_slope",
     "value_gap",
     "vtrace_targets",
+    "write_targets",
 ]
 
 _HOME = {
     "BraceDiagError": "brace_diag.errors",
+    "CriticFit": "brace_diag.results_critic",
     "Curve": "brace_diag.results",
     "DataQuality": "brace_diag.quality",
     "Estimate": "brace_diag.results",
+    "ImportanceProducts": "brace_diag.results_importance",
     "InputError": "brace_diag.errors",
     "MissingExtraError": "brace_diag.errors",
     "ReaderError": "brace_diag.errors",
+    "RewardSlope": "brace_diag.results_slope",
     "Rollouts": "brace_diag.rollouts",
     "SchemaError": "brace_diag.errors",
+    "TargetSpec": "brace_diag.settings",
+    "TargetsWritten": "brace_diag.results_targets",
     "ValueGap": "brace_diag.results",
     "advantages": "brace_diag.targets",
     "brace_targets": "brace_diag.targets",
     "capped_targets": "brace_diag.targets",
+    "critic_fit": "brace_diag.engines.critic_fit",
     "gae_targets": "brace_diag.targets",
+    "importance_products": "brace_diag.engines.importance",
     "log10_kappa": "brace_diag.targets",
     "mc_targets": "brace_diag.targets",
     "open_run": "brace_diag.readers",
+    "reward_slope": "brace_diag.engines.reward_slope",
     "value_gap": "brace_diag.engines.local",
     "vtrace_targets": "brace_diag.targets",
+    "write_targets": "brace_diag.engines.targets",
 }
 
 
