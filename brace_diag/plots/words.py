@@ -80,7 +80,7 @@ def basis(result: ValueGap) -> str:
     parts = [
         plain(elide(result.source)),
         f"{b.n_rollouts:,} rollouts",
-        f"{b.n_clusters:,} prompts (clusters)",
+        f"{b.n_clusters:,} clusters of prompts",
         f"γ = {result.settings.gamma:g}",
         plain(b.method.replace("tau=", "τ = ")),
     ]
@@ -97,7 +97,7 @@ def cautions(result: ValueGap, *, axis: str = "position") -> list[str]:
         found.append(BIASED[axis])
     n, least = result.batch.b_hat.n_clusters, GateThresholds().min_clusters
     if 0 < n < least:
-        found.append(f"{n} prompts (clusters): intervals are rough below {least}.")
+        found.append(f"{n} clusters of prompts: intervals are rough below {least}.")
     return found
 
 

@@ -73,14 +73,14 @@ def test_an_ordinary_note_does_not(make_gap: Any) -> None:
 def test_basis_counts(make_gap: Any) -> None:
     text = said(basis(make_gap(rollouts=4096, clusters=128, gamma=0.99)))
     assert text == (
-        "run.parquet · 4,096 rollouts · 128 prompts (clusters) · γ = 0.99 · "
+        "run.parquet · 4,096 rollouts · 128 clusters of prompts · γ = 0.99 · "
         "wdr(τ = 2), critic baseline"
     )
 
 
 def test_cautions_for_biased_axes_and_few_clusters(make_gap: Any) -> None:
     few = make_gap(clusters=4)
-    assert cautions(few) == ["4 prompts (clusters): intervals are rough below 10."]
+    assert cautions(few) == ["4 clusters of prompts: intervals are rough below 10."]
     for axis in ("horizon", "relative"):
         (caution,) = cautions(make_gap(axis=axis), axis=axis)
         assert caution.startswith("Biased where lengths vary")
