@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from brace_diag.engines.runs import Progress, RunLike, as_run
-from brace_diag.errors import SchemaError
+from brace_diag.errors import InputError, SchemaError
 from brace_diag.estimators.duplicates import DuplicateFilter
 from brace_diag.estimators.log_checks import LogSigns
 from brace_diag.estimators.rollout_info import RolloutInfo
@@ -17,9 +19,13 @@ from brace_diag.estimators.sibling_index import SiblingIndex
 from brace_diag.estimators.staleness import last_staleness, staleness_words
 from brace_diag.estimators.value_range import ValueRange, returns_range
 from brace_diag.quality import DataQuality
+from brace_diag.readers.chunk import Chunk
 from brace_diag.readers.index import RunIndex
+from brace_diag.readers.run import Run
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import By, StalenessKind
+
+T = TypeVar("T")
 
 # Read for every question: rewards, masks, clusters, copies, keys.
 ALWAYS = frozenset(
@@ -83,6 +89,11 @@ class Reading:
         return "values" in self.columns
 
     @property
+    def has_w(self) -> bool:
+        """Whether the log-probs of both policies are read."""
+        return {"mu_logprobs", "pi_logprobs"} <= self.columns
+
+    @property
     def may_group(self) -> bool:
         """Whether siblings' returns may centre a rollout's: not where a sibling is its copy."""
         return self.siblings.has_siblings and self.duplicates.n_duplicates == 0
@@ -115,11 +126,28 @@ class Reading:
 
         Raises: SchemaError at the end of a log without a policy token.
         """
+        plain = ((batch, batch) for batch in self.run.rollouts(self.columns))
+        yield from self._walk(plain, progress)
+
+    def chunks(
+        self, progress: Progress | None = None, *, chunk_tokens: int
+    ) -> Generator[tuple[Chunk, RolloutInfo], None, None]:
+        """As `batches`, with the log's own columns; only of a run that was opened from a log."""
+        if not isinstance(self.run, Run):
+            raise InputError(f"{self.run.source} have no columns of their own to copy")
+        parts = self.run.chunks(self.columns, chunk_tokens=chunk_tokens)
+        with closing(parts):
+            yield from self._walk(((part, part.rollouts) for part in parts), progress)
+
+    def _walk(
+        self, parts: Iterable[tuple[T, Rollouts]], progress: Progress | None
+    ) -> Iterator[tuple[T, RolloutInfo]]:
+        """Every part with what is known of its rollouts, counted on the way."""
         done, total = 0, len(self.index.prompt)
-        for batch in self.run.rollouts(self.columns):
+        for part, batch in parts:
             info = self._info(batch)
             self.signs.update(batch)
-            yield batch, info
+            yield part, info
             done += batch.n_rollouts
             if progress is not None:
                 progress(done, total)
@@ -140,7 +168,7 @@ class Reading:
         self.quality += replace(
             batch.quality,
             n_duplicates=batch.quality.n_duplicates + int((~first).sum()),
-            rollouts_without_w=int((alive & ~batch.has_w).sum()),
+            rollouts_without_w=int((alive & ~batch.has_w).sum()) if self.has_w else 0,
             rollouts_without_values=int(without_values.sum()),
         )
         self.quality = replace(self.quality, n_repeats_kept=self.duplicates.n_repeats_kept)
@@ -167,8 +195,9 @@ def require(run: RunLike, question: str, needs: Collection[str]) -> None:
     """Refuse by name when the log lacks a column that the question needs."""
     missing = [c for c in needs if c not in run.columns]
     if missing:
-        have = ", ".join(sorted(run.columns))
+        unused = ", ".join(getattr(run, "unused", ())) or "none"
         raise SchemaError(
-            f"{run.source}: no column {' or '.join(missing)}, which {question} needs. The log has: "
-            f"{have}. If it is there under another name: --map {missing[0]}=NAME"
+            f"{run.source}: no column {' or '.join(missing)}, which {question} needs; the log has "
+            f"{', '.join(sorted(run.columns))}\n"
+            f"columns with other names: {unused}; if it is one of them: --map {missing[0]}=NAME"
         )
