@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from brace_diag.errors import InputError
 from brace_diag.rollouts_schema import COLUMNS
+from brace_diag.temporary import TemporaryFile
 
 ROWS_PER_GROUP = 512
 """Rollouts of a row group: some 10^6 tokens, which is what a reader holds at a time."""
@@ -24,7 +25,8 @@ class CanonicalWriter:
 
     The file appears under its name when the block ends well, complete and on disk; until then,
     and for good if the block raises or the process is killed, nothing stands under that name
-    (or, with `force`, what stood there before).
+    (or, with `force`, what stood there before). The temporary file that a killed process leaves
+    is removed by the next one that writes a file of the name.
 
     Floats are zstd over BYTE_STREAM_SPLIT without dictionaries, row groups hold 512 rollouts.
 
@@ -32,9 +34,12 @@ class CanonicalWriter:
         path: file to write; its folder must exist.
         metadata: words to store in the file's footer.
         force: replace a file that is there.
+        rows_per_group: rows of a row group.
+        foreign: the columns are another log's; what their names mean there is not checked.
 
     Raises: InputError if the file exists and `force` is off, if its folder does not exist, if a
-        canonical column has a wrong type, or if batches differ in schema.
+        canonical column has a wrong type, or if batches differ in schema. OSError naming the file
+        if it cannot be written, as on a full disk.
     """
 
     def __init__(
@@ -43,8 +48,12 @@ class CanonicalWriter:
         *,
         metadata: Mapping[str, str] | None = None,
         force: bool = False,
+        rows_per_group: int = ROWS_PER_GROUP,
+        foreign: bool = False,
     ) -> None:
         self.path = Path(path)
+        self.rows_per_group = rows_per_group
+        self.foreign = foreign
         self.metadata = dict(metadata or {})
         self.force = force
         self.n_rows = 0
@@ -53,8 +62,7 @@ class CanonicalWriter:
         self._schema: Any = None
         self._sink: Any = None
         self._writer: Any = None
-        # Hidden, and in the same folder: readers pass it over, and the rename is atomic.
-        self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        self._temporary: TemporaryFile | None = None
 
     def __enter__(self) -> CanonicalWriter:
         if not self.path.parent.is_dir():
@@ -72,7 +80,8 @@ class CanonicalWriter:
     ) -> None:
         try:
             if error is None:
-                self._finish()
+                with self._named():
+                    self._finish()
         finally:
             self._drop()
 
@@ -88,20 +97,23 @@ class CanonicalWriter:
         self.n_rows += table.num_rows
         self._waiting.append(table)
         self._n_waiting += table.num_rows
-        if self._n_waiting >= ROWS_PER_GROUP:
-            self._flush(self._n_waiting - self._n_waiting % ROWS_PER_GROUP)
+        if self._n_waiting >= self.rows_per_group:
+            self._flush(self._n_waiting - self._n_waiting % self.rows_per_group)
 
     def _open(self, schema: Any) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        _check_types(schema, self.path)
+        if not self.foreign:
+            _check_types(schema, self.path)
         leaves = _leaves(schema)
         split = [path for path, split in leaves.items() if split]
         dictionary = [path for path, split in leaves.items() if split is None]
         stored = {**(schema.metadata or {}), **{k.encode(): v for k, v in self.metadata.items()}}
         self._schema = schema
-        self._sink = pa.OSFile(str(self._temporary), "wb")
+        with self._named():
+            self._temporary = TemporaryFile(self.path)
+            self._sink = pa.OSFile(str(self._temporary.path), "wb")
         self._writer = pq.ParquetWriter(
             self._sink,
             schema.with_metadata(stored),
@@ -116,36 +128,38 @@ class CanonicalWriter:
         import pyarrow as pa
 
         table = pa.concat_tables(self._waiting)
-        self._writer.write_table(
-            table.slice(0, n_rows).replace_schema_metadata(self._writer.schema.metadata),
-            row_group_size=ROWS_PER_GROUP,
-        )
+        with self._named():
+            self._writer.write_table(
+                table.slice(0, n_rows).replace_schema_metadata(self._writer.schema.metadata),
+                row_group_size=self.rows_per_group,
+            )
         self._waiting = [table.slice(n_rows)]
         self._n_waiting -= n_rows
 
     def _finish(self) -> None:
-        if self._writer is None:
+        if self._writer is None or self._temporary is None:
             raise InputError(f"{self.path}: no batch was written, so there is no file to make")
         if self._n_waiting:
             self._flush(self._n_waiting)
         self._writer.close()
         self._sink.close()
-        _sync(self._temporary)
+        temporary = self._temporary.path
+        _sync(temporary)
         if self.force:
-            os.replace(self._temporary, self.path)
+            os.replace(temporary, self.path)
         else:
-            self._publish()
+            self._publish(temporary)
         _sync(self.path.parent)
 
-    def _publish(self) -> None:
+    def _publish(self, temporary: Path) -> None:
         """Give the file its name unless another file took it in the meantime."""
         try:
-            os.link(self._temporary, self.path)  # unlike a rename, never replaces
+            os.link(temporary, self.path)  # unlike a rename, never replaces
         except FileExistsError:
             self._refuse_to_replace()
         except OSError:  # a file system without hard links
             self._refuse_to_replace()
-            os.replace(self._temporary, self.path)
+            os.replace(temporary, self.path)
 
     def _refuse_to_replace(self) -> None:
         if self.path.exists() and not self.force:
@@ -159,8 +173,17 @@ class CanonicalWriter:
             with contextlib.suppress(OSError, pa.ArrowException):
                 if part is not None:
                     part.close()
-        with contextlib.suppress(FileNotFoundError):
-            self._temporary.unlink()
+        if self._temporary is not None:
+            self._temporary.drop()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error of the operating system names the file that was asked for."""
+        try:
+            yield
+        except OSError as error:
+            number = error.errno or errno.EIO
+            raise OSError(number, os.strerror(number), str(self.path)) from error
 
 
 def write_canonical(

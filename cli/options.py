@@ -43,6 +43,14 @@ class Baseline(StrEnum):
     GROUP = "group"
 
 
+class Device(StrEnum):
+    """Where targets are computed."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
 class Axis(StrEnum):
     """What the gap is drawn along."""
 
@@ -82,6 +90,52 @@ StepsOption = Annotated[
 ]
 GammaOption = Annotated[
     float, typer.Option("--gamma", metavar="NUMBER", help="Discount per policy token, in (0, 1].")
+]
+LamOption = Annotated[
+    float, typer.Option("--lam", metavar="NUMBER", help="Trace decay lambda, in [0, 1].")
+]
+KOption = Annotated[
+    float | None,
+    typer.Option(
+        "--k",
+        metavar="N",
+        help="Corrected steps of brace and capped, or inf. [default: 100]",
+        show_default=False,
+    ),
+]
+RhoBarOption = Annotated[
+    float | None,
+    typer.Option(
+        "--rho-bar",
+        metavar="NUMBER",
+        help="Cap of the residual's weight, or inf. [default: 1.2; vtrace 1]",
+        show_default=False,
+    ),
+]
+CBarOption = Annotated[
+    float | None,
+    typer.Option(
+        "--c-bar",
+        metavar="NUMBER",
+        help="Cap of the trace, or inf. [default: 1.1; vtrace 1]",
+        show_default=False,
+    ),
+]
+TargetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="NAME[:KEY=NUMBER,...]",
+        help="A value target: mc, gae, vtrace, capped or brace, with its parameters, e.g. "
+        "brace:k=20,c_bar=1. Repeatable. [default: brace]",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[
+    Device,
+    typer.Option(
+        "--device", help="Where targets are computed; auto: cuda where torch has a device."
+    ),
 ]
 LevelOption = Annotated[
     float, typer.Option("--level", metavar="NUMBER", help="Level of the intervals, in (0, 1).")
@@ -210,6 +264,14 @@ AlignmentOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Seed of every random draw.")
 ]
+
+
+def target_defaults(
+    gamma: float, lam: float, k: float | None, rho_bar: float | None, c_bar: float | None
+) -> dict[str, float]:
+    """What targets take for parameters that they do not state; what is None stays their own."""
+    given = {"gamma": gamma, "lam": lam, "k": k, "rho_bar": rho_bar, "c_bar": c_bar}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def parse_map(pairs: list[str] | None) -> dict[str, str] | None:

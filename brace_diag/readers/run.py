@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from brace_diag.errors import InputError, SchemaError
@@ -109,13 +109,14 @@ class Run:
 
         Args: as of `rollouts`; `needed` bears on the `Rollouts` alone, all columns are decoded.
         """
-        schema = self.own_schema()
+        schema = self.own_schema
         selection = replace(self._selection(self._names(needed)), beside=tuple(schema.names))
         if self.log.words == "JSON lines":  # where what is not turned is not parsed
             selection = self._selection(COLUMNS)
         turn = partial(chunk_of, schema, self.log.own_table)
         return self._stream(lambda log: log.tasks(selection, chunk_tokens, turn))
 
+    @cached_property
     def own_schema(self) -> Any:
         """Arrow schema of the log's own columns, in its order, as `chunks` gives them.
 
