@@ -15,6 +15,7 @@ from brace_diag.estimators.gap_reference import Sample, gap_at
 from brace_diag.readers import open_run
 from brace_diag.results import ValueGap
 from brace_diag.rollouts import Rollouts
+from brace_diag.tabular import LatentFamily, sample_log
 
 DATA = Path(__file__).parents[1] / "data"
 DEMO = Path(__file__).parents[2] / "brace_diag" / "data"
@@ -55,20 +56,41 @@ def test_measured_truth_holds_jointly_over_independent_steps(by_step: dict[int, 
         assert stats.chi2.ppf(0.005, 6) < chi < stats.chi2.ppf(0.995, 6), position
 
 
+def compare_with_definition(batch: Rollouts, gap: ValueGap, starts: tuple[int, ...]) -> Any:
+    """(difference in standard errors, ratio of the errors) at each start."""
+    samples = samples_of(batch)
+    cells = {cell.low: cell.estimate for cell in gap.gap.cells}
+    for start in starts:
+        literal, contributions = gap_at(samples, start)
+        estimate = cells[start]
+        assert estimate.value is not None and estimate.se is not None
+        clustered = clustered_error(contributions, [s.prompt for s in samples])
+        yield (estimate.value - literal) / estimate.se, estimate.se / clustered
+
+
 def test_cells_differ_from_the_per_token_definition_by_little(by_step: dict[int, Any]) -> None:
     """Pooled normalisers and baselines against per-token ones with the OTHER prompts' mean."""
     run = open_run(DEMO / "demo.parquet", steps=60)
-    samples = samples_of(next(iter(run.rollouts())))
     gap = value_gap(run, baseline="critic")
-    cells = {cell.low: cell.estimate for cell in gap.gap.cells}
-    for start in (0, 16, 48):
-        literal, contributions = gap_at(samples, start)
-        clustered = clustered_error(contributions, [s.prompt for s in samples])
-        estimate = cells[start]
+    for off, ratio in compare_with_definition(next(iter(run.rollouts())), gap, (0, 16, 48)):
         # The other-prompts mean alone scales a contribution by 32/31, 3 % of it; cells add less.
-        assert abs(estimate.value - literal) < 0.06 * estimate.se
+        assert abs(off) < 0.06
         # Jackknife and sandwich errors agree to 1/clusters; hash groups merge two of 32 prompts.
-        assert estimate.se == pytest.approx(clustered, rel=0.08)
+        assert ratio == pytest.approx(1.0, abs=0.08)
+
+
+@pytest.mark.parametrize(("drift", "alignment"), [(0.005, 0.3), (0.02, 0.3), (0.02, 1.0)])
+def test_cells_differ_by_under_three_per_cent_of_an_error_on_exact_processes(
+    drift: float, alignment: float
+) -> None:
+    rng = np.random.default_rng(5)
+    family = LatentFamily(horizon=128, drift=drift, alignment=alignment, n_prompts=64)
+    batch = Rollouts.from_arrow(sample_log(family.build(rng), 64, 8, rng).to_table())
+    gap = value_gap(batch, baseline="critic")
+    for off, ratio in compare_with_definition(batch, gap, (0, 32, 96)):
+        assert abs(off) < 0.03
+        # Delete-one-group and CR1 errors of 64 clusters differ by about 1/64, up or down.
+        assert ratio == pytest.approx(1.0, abs=0.03)
 
 
 def samples_of(batch: Rollouts) -> list[Sample]:
