@@ -26,7 +26,7 @@ Groups = npt.NDArray[np.int64]
 
 WEIGHTS = ("wdr", "wdr_wide", "doubly_robust", "first_order")
 # Outputs at one start, in order: the four weights with the critic's baseline, the same with the
-# group baseline, mean V, mean G.
+# group baseline, mean V, mean G. wdr_wide means something at the first start only.
 N_OUT = 2 * len(WEIGHTS) + 2
 V_OUT, G_OUT = N_OUT - 2, N_OUT - 1
 

@@ -32,7 +32,8 @@ from brace_diag.estimators.gap_cells import (
     wild_sums,
 )
 
-# Features of one (start, cell) pair: four weights h, each with Σh, Σhu, ΣhuD, z Σhu.
+# Features of one (start, cell) pair: four weights h, each with Σh, Σhu, ΣhuD, z Σhu. The wider cap
+# is kept for the first start only, where it tells saturation.
 WDR, WDR_WIDE, DOUBLY_ROBUST, FIRST_ORDER = 0, 4, 8, 12
 N_PAIR = 16
 # Features of one cell: tokens, ΣD, z · tokens.
@@ -50,11 +51,11 @@ def _put(pairs, g, row, at, h, hu, hud, z):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _pair(pairs, g, row, sums, c, lows, scale, discount, z, taus, product, gu, gud):  # type: ignore[no-untyped-def]
+def _pair(pairs, g, row, sums, c, lows, scale, discount, z, n_taus, taus, product, gu, gud):  # type: ignore[no-untyped-def]
     """Add one (start, cell) pair of a tame rollout to its row; return its Σhu, ΣhuD at taus[0]."""
     first_hu = 0.0
     first_hud = 0.0
-    for j in range(2):
+    for j in range(n_taus):
         tau = taus[j]
         if scale * sums[c, 7] <= tau:
             h, hu, hud = scale * sums[c, 6], scale * sums[c, 4], scale * sums[c, 5]
@@ -72,12 +73,12 @@ def _pair(pairs, g, row, sums, c, lows, scale, discount, z, taus, product, gu, g
 
 
 @njit(cache=True, nogil=True)
-def _wild_pair(pairs, g, row, sums, c, lows, base, discount, z, taus, log_product, gu, gud):  # type: ignore[no-untyped-def]
+def _wild_pair(pairs, g, row, sums, c, lows, base, discount, z, n_taus, taus, log_product, gu, gud):  # type: ignore[no-untyped-def]
     """The same for a rollout with extreme products."""
     low, high = lows[c], lows[c + 1]
     first_hu = 0.0
     first_hud = 0.0
-    for j in range(2):
+    for j in range(n_taus):
         h, hu, hud = wild_sums(log_product, gu, gud, low, high, base, taus[j])
         _put(pairs, g, row, 4 * j, h, discount * hu, discount * hud, z)
         if j == 0:
@@ -150,10 +151,11 @@ def _add_pairs(  # type: ignore[no-untyped-def]
                 continue
             discount = 1.0 if log_gamma == 0.0 else math.exp(log_gamma * (lows[c] - lows[s]))
             row = pair_index(ids[s], ids[c])
+            n_taus = 2 if s == 0 else 1
             if tame:
                 scale = scales[c, 0] * scales[s, 1]
                 hu, hud = _pair(
-                    pairs, g, row, sums, c, lows, scale, discount, z, taus, product, gu, gud
+                    pairs, g, row, sums, c, lows, scale, discount, z, n_taus, taus, product, gu, gud
                 )
             else:
                 hu, hud = _wild_pair(
@@ -166,6 +168,7 @@ def _add_pairs(  # type: ignore[no-untyped-def]
                     before[s],
                     discount,
                     z,
+                    n_taus,
                     taus,
                     log_product,
                     gu,

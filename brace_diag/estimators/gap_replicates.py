@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from brace_diag.estimators.gap_kernels import FIRST_ORDER
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def start_replicates(  # type: ignore[no-untyped-def]
     pairs, cells, starts, all_pairs, all_cells, all_starts, later, rows, start, groups, shift, out
 ):
@@ -22,7 +22,7 @@ def start_replicates(  # type: ignore[no-untyped-def]
         later, rows: cells at or after the start, and their pairs with it.
         groups: which to leave out in turn; shift: weight a of the group baseline.
     """
-    for r in prange(len(groups) + 1):
+    for r in range(len(groups) + 1):
         own = groups[max(r - 1, 0)]
         kept = 0.0 if r == 0 else 1.0
         plain, extra = np.zeros(4), np.zeros(4)

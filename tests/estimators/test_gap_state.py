@@ -55,6 +55,8 @@ def test_every_weight_equals_its_definition(
     edges = cell_edges(70)
     for i, start in enumerate(jack.starts):
         for name, (weight, tau) in WEIGHTS.items():
+            if name == "wdr_wide" and i > 0:
+                continue  # kept for the first start only
             wanted = gap_in_cells(log.samples(), int(edges[start]), edges, weight, tau, gamma)
             got = jack.jack.value[jack.column(i, name, "critic")]
             # float64 sums of up to 1,700 terms in another order, products up to e^10.
