@@ -17,6 +17,9 @@ from brace_diag.temporary import TemporaryFile
 ROWS_PER_GROUP = 512
 """Rollouts of a row group: some 10^6 tokens, which is what a reader holds at a time."""
 
+MAX_WAITING_BYTES = 1 << 28
+"""Of long rollouts fewer make a row group, so that memory stays bounded whatever their length."""
+
 _COMPRESSION_LEVEL = 1  # higher levels shrink log-probs by a percent or two, at twice the time
 
 
@@ -59,6 +62,7 @@ class CanonicalWriter:
         self.n_rows = 0
         self._waiting: list[Any] = []
         self._n_waiting = 0
+        self._waiting_bytes = 0
         self._schema: Any = None
         self._sink: Any = None
         self._writer: Any = None
@@ -97,8 +101,11 @@ class CanonicalWriter:
         self.n_rows += table.num_rows
         self._waiting.append(table)
         self._n_waiting += table.num_rows
+        self._waiting_bytes += table.nbytes
         if self._n_waiting >= self.rows_per_group:
             self._flush(self._n_waiting - self._n_waiting % self.rows_per_group)
+        elif self._waiting_bytes >= MAX_WAITING_BYTES:
+            self._flush(self._n_waiting)
 
     def _open(self, schema: Any) -> None:
         import pyarrow as pa
@@ -135,6 +142,7 @@ class CanonicalWriter:
             )
         self._waiting = [table.slice(n_rows)]
         self._n_waiting -= n_rows
+        self._waiting_bytes = self._waiting[0].nbytes
 
     def _finish(self) -> None:
         if self._writer is None or self._temporary is None:

@@ -10,12 +10,14 @@ from brace_diag.errors import InputError
 
 from . import options as opt
 from .document import document
+from .files import refuse_to_replace
 from .gap_text import gap_text
 from .progress import progress
 from .sources import column_remarks, open_source, source_block
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
+    from brace_diag.engines.local import Watch
     from brace_diag.readers import Run
     from brace_diag.results import ValueGap
     from brace_diag.settings import GapSettings
@@ -36,6 +38,8 @@ def bias(
     steps: str | None,
     json: bool,
     plot: Path | None,
+    per_rollout: Path | None,
+    force: bool,
     threads: int | None,
     quiet: bool,
 ) -> None:
@@ -55,8 +59,9 @@ def bias(
         axis=axis.value,
     )
     opt.check_plot(plot)
+    _check_table(per_rollout, force)
     run = open_source(source, format=format, map=map, steps=steps)
-    gap = measure(run, settings, threads=threads, quiet=quiet)
+    gap = _measured(run, settings, per_rollout, force=force, threads=threads, quiet=quiet)
     if json:
         emit(bias_document(source, steps, run, gap))
     else:
@@ -64,12 +69,51 @@ def bias(
     draw(gap, plot, quiet=quiet)
 
 
-def measure(run: Run, settings: GapSettings, *, threads: int | None, quiet: bool) -> ValueGap:
-    """The gap of a run, with progress on stderr."""
+def measure(
+    run: Run,
+    settings: GapSettings,
+    *,
+    threads: int | None,
+    quiet: bool,
+    watch: Watch | None = None,
+) -> ValueGap:
+    """The gap of a run, with progress on stderr; `watch` sees every batch."""
     from brace_diag.engines.local import value_gap
 
     with progress("measuring the gap", quiet=quiet) as report:
-        return value_gap(run, settings, threads=threads, progress=report)
+        return value_gap(run, settings, threads=threads, progress=report, watch=watch)
+
+
+def _measured(
+    run: Run,
+    settings: GapSettings,
+    per_rollout: Path | None,
+    *,
+    force: bool,
+    threads: int | None,
+    quiet: bool,
+) -> ValueGap:
+    """As `measure`, with the table of rollouts written on the way where one was asked for."""
+    if per_rollout is None:
+        return measure(run, settings, threads=threads, quiet=quiet)
+    from brace_diag.engines.per_rollout import RolloutTable
+
+    with RolloutTable(per_rollout, gamma=settings.gamma, force=force) as rows:
+        gap = measure(run, settings, threads=threads, quiet=quiet, watch=rows.add)
+    say(f"wrote {per_rollout}", quiet=quiet)
+    return gap
+
+
+def _check_table(path: Path | None, force: bool) -> None:
+    """Refuse the table's name before anything is computed for it."""
+    if path is None:
+        return
+    if path.suffix != ".parquet":
+        raise InputError(
+            f"--per-rollout {path}: the table is Parquet; let the name end in .parquet"
+        )
+    opt.check_folder(path, "--per-rollout")
+    refuse_to_replace(path, force=force)
 
 
 def bias_document(source: list[str], steps: str | None, run: Run, gap: ValueGap) -> str:

@@ -105,6 +105,8 @@ def _bias(
     steps: opt.StepsOption = None,
     json: opt.JsonOption = False,
     plot: opt.PlotOption = None,
+    per_rollout: opt.PerRolloutOption = None,
+    force: opt.ForceOption = False,
     threads: opt.ThreadsOption = None,
     quiet: opt.QuietOption = False,
     debug: opt.DebugOption = False,
@@ -130,6 +132,8 @@ def _bias(
         steps=steps,
         json=json,
         plot=plot,
+        per_rollout=per_rollout,
+        force=force,
         threads=threads,
         quiet=quiet,
     )

@@ -179,6 +179,15 @@ PlotOption = Annotated[
         show_default=False,
     ),
 ]
+PerRolloutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--per-rollout",
+        metavar="OUT.parquet",
+        help="Also write one row per rollout: return, V_0, sum of log w, its part of the gap, ...",
+        show_default=False,
+    ),
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option(

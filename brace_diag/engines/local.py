@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,14 @@ from brace_diag.engines.runs import Progress, RunLike
 from brace_diag.estimators.gap_notes import gap_notes, invalidating, no_staleness
 from brace_diag.estimators.gap_state import GapState
 from brace_diag.estimators.intervals import probe_size
+from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.estimators.value_gap import distrusted, estimate_gap, estimate_key
 from brace_diag.results import KeyedGap, ValueGap
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import GapSettings
+
+Watch = Callable[[Rollouts, RolloutInfo], None]
+"""Called with every batch of a pass, and with what is known of its rollouts."""
 
 
 def value_gap(
@@ -25,6 +29,7 @@ def value_gap(
     *,
     threads: int | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
     **changes: Any,
 ) -> ValueGap:
     """Gap b(t) = V^pi - V^mu by position, batch figures of eq 7 and the critic's bias.
@@ -38,6 +43,7 @@ def value_gap(
         settings: what to estimate; `changes` override single fields, e.g. `by="step"`.
         threads: threads of the sums; all cores by default. The result does not depend on it.
         progress: called with rows done and rows in all.
+        watch: called with every batch and what is known of its rollouts, e.g. `RolloutTable.add`.
 
     Raises:
         SchemaError: a needed column is missing, or no rollout holds a policy token.
@@ -56,6 +62,8 @@ def value_gap(
             state.update(batch, info, threads=n_threads)
         if by is not None:
             by.update(batch, info, n_threads)
+        if watch is not None:
+            watch(batch, info)
     return _result(chosen, reading, states, () if by is None else by.results())
 
 
