@@ -109,6 +109,8 @@ class RewardSlope:
         source: what was read, in words.
         settings, quality: what was asked for and what the log held.
         slopes: by label of the target, in the order asked for.
+        lengths: least and largest number of policy tokens of a rollout used, None without one.
+        invalid: why no figure that rests on ratios can be believed, None where the log is sound.
         by: keyed figures, in order of the key.
         notes: sentences that a reader must see.
     """
@@ -117,13 +119,17 @@ class RewardSlope:
     settings: SlopeSettings
     quality: DataQuality
     slopes: Mapping[str, TargetSlopes]
+    lengths: tuple[int, int] | None
+    invalid: str | None
     by: tuple[KeyedSlope, ...]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The `results` block of the JSON document."""
         results: dict[str, Any] = {
-            "slopes": {label: slopes.to_dict() for label, slopes in self.slopes.items()}
+            "slopes": {label: slopes.to_dict() for label, slopes in self.slopes.items()},
+            "lengths": None if self.lengths is None else list(self.lengths),
+            "invalid": self.invalid,
         }
         if self.settings.by is not None:
             results["by"] = {"key": self.settings.by, "entries": [k.to_dict() for k in self.by]}

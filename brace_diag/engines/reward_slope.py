@@ -9,14 +9,14 @@ from brace_diag.engines.keyed import keyed
 from brace_diag.engines.reading import Reading
 from brace_diag.engines.runs import Progress, RunLike
 from brace_diag.estimators.reward_slope import estimate_key, estimate_slopes
-from brace_diag.estimators.slope_notes import slope_notes
+from brace_diag.estimators.slope_notes import invalidating, slope_notes
 from brace_diag.estimators.slope_state import SlopeState
 from brace_diag.estimators.slope_targets import with_targets
 from brace_diag.results_slope import RewardSlope
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import By, SlopeSettings, StalenessKind, TargetSpec, parse_targets
 
-DEFAULT_TARGETS = ("gae", "vtrace:rho_bar=1,c_bar=1", "brace")
+DEFAULT_TARGETS = ("gae", "vtrace", "brace")
 
 
 def reward_slope(
@@ -73,7 +73,8 @@ def reward_slope(
         state.update(batch, known, threads=n_threads)
         if by_key is not None:
             by_key.update(batch, known, n_threads)
-    slopes = estimate_slopes(state, settings)
+    invalid = next(iter(invalidating(settings, reading.signs)), None)
+    slopes = estimate_slopes(state, settings, invalid)
     notes = slope_notes(
         settings, reading.quality, state, slopes, reading.signs, reading.siblings.has_siblings
     )
@@ -82,6 +83,8 @@ def reward_slope(
         settings=settings,
         quality=reading.quality,
         slopes=slopes,
+        lengths=(int(state.length[0]), int(state.length[1])) if state.length[1] > 0 else None,
+        invalid=invalid,
         by=() if by_key is None else by_key.results(),
         notes=(*notes, *reading.key_notes(by, staleness)),
     )

@@ -38,12 +38,18 @@ CONSTANT_REWARD = "the return is the same in every rollout: its slope tells of t
 OVERFLOW = "targets or products beyond float64: cap the ratios (c_bar, rho_bar)"
 
 
-def estimate_slopes(state: SlopeState, settings: SlopeSettings) -> dict[str, TargetSlopes]:
-    """Everything of every target, by label; the state's open sets are closed here."""
+def estimate_slopes(
+    state: SlopeState, settings: SlopeSettings, invalid: str | None = None
+) -> dict[str, TargetSlopes]:
+    """Everything of every target, by label; the state's open sets are closed here.
+
+    Args: invalid: why no target that reads ratios can be believed, None where the log is sound.
+    """
     state.finish()
     made = {}
     for k, spec in enumerate(state.specs):
-        own = _Target(state, k, settings.level)
+        doubt = invalid.split(":")[0] if invalid and spec.reads_weights else None
+        own = _Target(state, k, settings.level, doubt)
         made[spec.label] = TargetSlopes(
             spec=spec,
             within=own.curve("within"),
@@ -69,8 +75,8 @@ def estimate_key(key: int, state: SlopeState, settings: SlopeSettings) -> KeyedS
 class _Target:
     """One target of a state: its jackknife, and estimates made from it."""
 
-    def __init__(self, state: SlopeState, k: int, level: float) -> None:
-        self.state, self.k = state, k
+    def __init__(self, state: SlopeState, k: int, level: float, doubt: str | None = None) -> None:
+        self.state, self.k, self.doubt = state, k, doubt
         self.maker = IntervalMaker(level)
         self.jack = se.slope_jackknife(state, k)
         self.tokens, self.rollouts = se.counts(state)
@@ -98,7 +104,7 @@ class _Target:
     def kappa(self) -> Curve:
         """Median of log10 κ, with the mean of κ, the tails and the share of zeros beside it."""
         made = []
-        zeros = self.state.cells.array.sum(axis=0)[:, self._at(kernels.ZERO)]
+        zeros = self.state.cells.array[:, :, self._at(kernels.ZERO)].sum(axis=0)
         for c in self.cells.tolist():
             n, n_zero = int(self.tokens[c]), round(float(zeros[c]))
             bins = self.state.bins[self.k, c]
@@ -157,7 +163,7 @@ class _Target:
             made = replace(
                 made, reliable=False, reason="one prompt alone varies here: no standard error"
             )
-        return self._mark(made) if "weight" not in name and name != "kappa" else made
+        return self._doubted(made) if name in ("return_weight", "kappa") else self._mark(made)
 
     def _missing(self, name: str, j: int, n_tokens: int) -> str | None:
         value = self.jack.jack.value[j]
@@ -167,8 +173,9 @@ class _Target:
             if name == "within" and self.tokens.any():
                 return "no prompt has two rollouts here: nothing to take its means over"
             return None
-        at = slice(kernels.N_COMMON, None)
-        if not np.isfinite(self.state.cells.array[:, :, at].sum(axis=0)[self.cells]).all():
+        first = self._at(0)
+        own = self.state.cells.array[:, :, first : first + kernels.N_TARGET]
+        if not (np.abs(own) < se.HUGE).all():
             return OVERFLOW
         return "zero variance"
 
@@ -185,8 +192,8 @@ class _Target:
             int(self.rollouts[cell]),
             int(self.jack.jack.n_groups[self.jack.cell("kappa", cell)]),
             "median of log10 kappa from a histogram; no standard error",
-            reliable=not zero,
-            reason=reason,
+            reliable=not zero and self.doubt is None,
+            reason=reason or self.doubt,
         )
 
     def _cell(
@@ -204,8 +211,14 @@ class _Target:
     def _mark(self, estimate: Estimate) -> Estimate:
         """A slope on a return that never varies is a number without a meaning."""
         if not self.constant_reward or estimate.value is None:
-            return estimate
+            return self._doubted(estimate)
         return replace(estimate, reliable=False, reason=CONSTANT_REWARD)
+
+    def _doubted(self, estimate: Estimate) -> Estimate:
+        """The same number, unreliable where the log's ratios are."""
+        if self.doubt is None or estimate.value is None:
+            return estimate
+        return replace(estimate, reliable=False, reason=self.doubt)
 
 
 def _band(jack: Jackknife, outputs: list[int], level: float) -> float | None:

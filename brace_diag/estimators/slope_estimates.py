@@ -10,6 +10,7 @@ cells the sums of squares about each cell's own means are added before the divis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +22,13 @@ from brace_diag.sums import Jackknife, jackknife
 
 Array = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 TINY = 1e-12
 """Σ(X - X̄)² below this share of ΣX² is rounding: X does not vary."""
+
+HUGE = 1e100
+"""Beyond this a figure's variance would leave float64."""
 
 BY_CELL = ("within", "pooled", "return_weight", "kappa", "target_on_return", "critic_on_return")
 OVERALL = ("within", "pooled", "return_weight")
@@ -35,7 +40,6 @@ class SlopeJackknife:
 
     Attributes:
         jack: `BY_CELL` figure by figure, n_cells outputs each, then `OVERALL`.
-        constant: names of figures and cells (n_cells,) whose regressor does not vary.
         n_cells: cells.
     """
 
@@ -59,7 +63,7 @@ def slope_jackknife(state: SlopeState, target: int) -> SlopeJackknife:
     per_cell = [has_within if name == "within" else has for name in BY_CELL]
     ends = [has_within if name == "within" else has for name in OVERALL]
     present = np.concatenate([*per_cell, *(e.any(axis=1, keepdims=True) for e in ends)], axis=1)
-    jack = jackknife(figures, cells, within, present=present)
+    jack = _jackknife(figures, cells, within, present=present)
     return SlopeJackknife(jack, state.cells.n_cells)
 
 
@@ -77,9 +81,22 @@ def octave_jackknife(state: SlopeState, target: int, low: Counts) -> tuple[Jackk
     def over(moments: tuple[Array, Array, Array]) -> Array:
         return np.stack([_slope(*(m[:, octave == o] for m in moments)) for o in range(n)], axis=1)
 
-    pooled = jackknife(lambda c: over(_pooled(c)), cells, present=by_octave[0])
-    inside = jackknife(lambda c, w: over(_within(c, w)), cells, within, present=by_octave[1])
+    pooled = _jackknife(lambda c: over(_pooled(c)), cells, present=by_octave[0])
+    inside = _jackknife(lambda c, w: over(_within(c, w)), cells, within, present=by_octave[1])
     return inside, pooled
+
+
+def _jackknife(function: Callable[..., Array], *sums: Array, present: Mask) -> Jackknife:
+    """`jackknife` with NaN for what is not there: no group with data, or numbers beyond `HUGE`."""
+
+    def tamed(*replicates: Array) -> Array:
+        theta = function(*replicates)
+        return np.where(np.abs(theta) < HUGE, theta, np.nan)
+
+    if present.any():
+        return jackknife(tamed, *sums, present=present)
+    n = present.shape[1]
+    return Jackknife(np.full(n, np.nan), np.zeros((0, n)), np.zeros(n, np.int64))
 
 
 def octaves(low: Counts) -> Counts:
@@ -90,7 +107,7 @@ def octaves(low: Counts) -> Counts:
 def mean_horizons(state: SlopeState, low: Counts) -> Array:
     """Mean h of the tokens in each octave."""
     octave = octaves(low)
-    total = state.cells.array.sum(axis=0)
+    total = state.cells.array[:, :, : kernels.N_COMMON].sum(axis=0)
     tokens = np.bincount(octave, weights=total[:, kernels.TOKENS])
     return np.asarray(np.bincount(octave, weights=total[:, kernels.HORIZON]) / tokens)
 

@@ -24,7 +24,8 @@ def slope_notes(
     """Sentences in order of weight: what invalidates, what limits, what was left out."""
     weighted = any(spec.reads_weights for spec in settings.targets)
     return (
-        *(_ratios(state, signs) if weighted else ()),
+        *invalidating(settings, signs),
+        *_no_staleness(settings, state),
         *_critic(signs),
         *_reward(state),
         *_windows(settings, state),
@@ -35,7 +36,10 @@ def slope_notes(
     )
 
 
-def _ratios(state: SlopeState, signs: LogSigns) -> list[str]:
+def invalidating(settings: SlopeSettings, signs: LogSigns) -> list[str]:
+    """Why no figure that rests on ratios can be believed; empty where the log is sound."""
+    if not any(spec.reads_weights for spec in settings.targets):
+        return []
     lag = signs.probe.best_lag()
     if lag is not None:
         return [
@@ -49,12 +53,16 @@ def _ratios(state: SlopeState, signs: LogSigns) -> list[str]:
             f"{signs.n_stale} rollouts are stale; copied, not recomputed, so the return weights "
             "are no evidence"
         ]
-    if state.n_moved == 0:
-        return [
-            "no staleness logged: pi equals mu on every token, so the caps cost nothing here; "
-            "return weights below 1 are those of the caps and windows alone"
-        ]
     return []
+
+
+def _no_staleness(settings: SlopeSettings, state: SlopeState) -> list[str]:
+    if state.n_moved or not any(spec.reads_weights for spec in settings.targets):
+        return []
+    return [
+        "no staleness logged: pi equals mu on every token; what is lost here is lost to windows "
+        "and to caps below 1 alone, and stale rollouts would lose more"
+    ]
 
 
 def _critic(signs: LogSigns) -> list[str]:
