@@ -42,6 +42,11 @@ _QUESTIONS = (
         "both for each staleness",
         (*_GAP, ("trainer_version",), _STALENESS),
     ),
+    _Question(
+        "critic",
+        "how well the critic fits the returns, and mean |target - V|",
+        (("values",), ("reward", "rewards")),
+    ),
     _Question("bias --baseline group", "the gap without a good critic", (*_GAP, ("prompt_id",))),
 )
 

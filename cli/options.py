@@ -35,6 +35,13 @@ class Staleness(StrEnum):
     LAST = "last"
 
 
+class CriticFigure(StrEnum):
+    """Figures of the critic's fit."""
+
+    CALIBRATION = "calibration"
+    TARGET = "target"
+
+
 class Baseline(StrEnum):
     """What returns are centred by."""
 
@@ -154,6 +161,25 @@ StalenessOption = Annotated[
 ]
 PositionsOption = Annotated[
     bool, typer.Option("--positions", help="With --by: the gap by position for every key.")
+]
+CriticTargetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="NAME[:KEY=NUMBER,...]",
+        help="A value target: mc, gae, vtrace, capped or brace, with its parameters, e.g. "
+        "brace:k=20,c_bar=1. Repeatable. [default: mc, and brace where the log has pi_logprobs]",
+        show_default=False,
+    ),
+]
+CriticFigureOption = Annotated[
+    CriticFigure | None,
+    typer.Option(
+        "--figure",
+        help="What --plot draws: mean return by the critic's value, or target against critic "
+        "(by staleness with --by staleness). [default: calibration]",
+        show_default=False,
+    ),
 ]
 BaselineOption = Annotated[
     Baseline,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -67,9 +67,8 @@ def critic_fit(
     """
     source = as_run(run)
     has_pi = "pi_logprobs" in source.columns
-    if targets is None:
-        targets = ("mc", "brace") if has_pi else ("mc",)
-    settings = CriticSettings(parse_targets(targets, gamma=gamma), gamma, level, by, staleness)
+    chosen = usual_targets(source.columns) if targets is None else targets
+    settings = CriticSettings(parse_targets(chosen, gamma=gamma), gamma, level, by, staleness)
     wants = _columns(source, settings.targets)
     reading = Reading.open(source, "the critic's fit", ("values",), wants)
     frame = _frame(reading, gamma)
@@ -91,6 +90,11 @@ def critic_fit(
     undated = 0 if keys is None else int((keys == UNKNOWN).sum())
     entries = () if apart is None else apart.results()
     return _result(settings, reading, state, entries, has_pi, undated)
+
+
+def usual_targets(columns: Collection[str]) -> tuple[str, ...]:
+    """Targets to compare a critic with where none is asked for: those that the log can tell."""
+    return ("mc", "brace") if "pi_logprobs" in columns else ("mc",)
 
 
 def _columns(source: RunLike, specs: Sequence[TargetSpec]) -> tuple[str, ...]:

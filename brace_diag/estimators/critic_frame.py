@@ -17,9 +17,14 @@ Array = npt.NDArray[np.float64]
 CALIBRATION_BINS, DENSITY_BINS = 160, 48
 """Equal bins inside the range of returns, for the calibration and for the density."""
 PER_OCTAVE, OCTAVES = 2, 20
-"""Bins beyond the range double their width this often, this many times, on either side."""
+"""Bins far beyond the range double their width this often, this many times, on either side."""
 SLACK = 1e-6
 """Rounding of float32 values that is no excursion, relative to the range's ends."""
+
+
+def equal_bins(n_bins: int) -> int:
+    """Number of equal bins where n_bins of them cover the range: half as many lie beside it."""
+    return n_bins + 2 * (n_bins // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Frame:
         return self.low - slack, self.high + slack
 
     def edges(self, n_bins: int) -> Array:
-        """Edges of n_bins equal bins over the range, and of growing ones on either side.
+        """Edges of n_bins equal bins over the range, of as many to a quarter beyond, then wider.
 
         Bin i holds edges[i-1] <= x < edges[i]; bins 0 and len(edges) are open.
         """
@@ -57,9 +62,11 @@ class Frame:
         if self.constant:
             half = max(abs(self.low), 1.0) / 2.0
             low, high = self.low - half, self.high + half
-        inner = np.linspace(low, high, n_bins + 1)
+        margin = (high - low) / 4.0
+        low, high = low - margin, high + margin
+        inner = np.linspace(low, high, equal_bins(n_bins) + 1)
         growth = 2.0 ** (np.arange(1, PER_OCTAVE * OCTAVES + 1) / PER_OCTAVE)
-        # The first of them is as wide as a bin inside.
+        # The first of them is as wide as an equal bin.
         outer = (inner[1] - inner[0]) * (growth - 1.0) / (growth[0] - 1.0)
         return np.concatenate([low - outer[::-1], inner, high + outer])
 

@@ -16,6 +16,7 @@ from brace_diag.estimators.critic_frame import (
     OCTAVES,
     PER_OCTAVE,
     Frame,
+    equal_bins,
 )
 from brace_diag.estimators.gap_state import partition
 from brace_diag.estimators.rollout_info import RolloutInfo
@@ -142,7 +143,7 @@ class CriticState:
             self.frame.edges(CALIBRATION_BINS),
             self.frame.edges(DENSITY_BINS),
             PER_OCTAVE * OCTAVES,
-            (CALIBRATION_BINS, DENSITY_BINS),
+            (equal_bins(CALIBRATION_BINS), equal_bins(DENSITY_BINS)),
             longest,
             self.cells.array,
             self.apart.array,

@@ -4,6 +4,8 @@
 `save_figure` writes it as PNG, SVG or PDF. `gap_data` and `keyed_data` are the arrays they draw.
 """
 
+from brace_diag.plots.critic import calibration_figure, target_figure
+from brace_diag.plots.critic_data import calibration_data, target_data
 from brace_diag.plots.gap import gap_figure
 from brace_diag.plots.gap_data import GapData, gap_data, y_limits
 from brace_diag.plots.keyed import keyed_figure
@@ -16,10 +18,14 @@ __all__ = [
     "SINGLE_COLUMN",
     "GapData",
     "KeyedData",
+    "calibration_data",
+    "calibration_figure",
     "gap_data",
     "gap_figure",
     "keyed_data",
     "keyed_figure",
     "save_figure",
+    "target_data",
+    "target_figure",
     "y_limits",
 ]

@@ -11,7 +11,13 @@ import pytest
 from brace_diag.errors import InputError
 from brace_diag.estimators import critic_kernels as kernels
 from brace_diag.estimators.critic_calibration import MOST_BINS, joined_bins
-from brace_diag.estimators.critic_frame import CALIBRATION_BINS, DENSITY_BINS, Frame, returns_extent
+from brace_diag.estimators.critic_frame import (
+    CALIBRATION_BINS,
+    DENSITY_BINS,
+    Frame,
+    equal_bins,
+    returns_extent,
+)
 from brace_diag.estimators.critic_state import CriticState, critic_info
 from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.rollouts import Rollouts
@@ -181,8 +187,19 @@ def test_bins_are_those_of_searchsorted_everywhere() -> None:
         assert (np.diff(edges) > 0).all()
         inner = np.r_[edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)]
         probes = np.r_[inner, rng.uniform(low - 1, high + 1, 2000), -1e300, 1e300]
-        found = [kernels.bin_of(x, edges, 40, CALIBRATION_BINS) for x in probes]
+        found = [kernels.bin_of(x, edges, 40, equal_bins(CALIBRATION_BINS)) for x in probes]
         np.testing.assert_array_equal(found, np.searchsorted(edges, probes, side="right"))
+
+
+def test_equal_bins_cut_at_the_ends_of_the_range() -> None:
+    """A bin never holds values on both sides of a limit, so that none is half outside."""
+    frame = Frame(-2.0, 7.0, 0.0, 1.0)
+    for n_bins in (CALIBRATION_BINS, DENSITY_BINS):
+        edges = frame.edges(n_bins)
+        at = np.searchsorted(edges, np.array(frame.limits) - 1e-9)
+        np.testing.assert_allclose(edges[at], frame.limits, rtol=1e-12)
+        assert at[1] - at[0] == n_bins
+        assert edges[0] < -1e3 and edges[-1] > 1e3
 
 
 def test_the_range_of_returns_is_that_of_all_tokens(ragged: Callable[..., Any]) -> None:
