@@ -53,7 +53,7 @@ def value_gap(
     states = _states(chosen)
     by = keyed(
         reading.keys(chosen.by, chosen.staleness),
-        lambda: GapState("position", chosen.gamma, chosen.by_positions),
+        lambda: GapState("position", chosen.gamma, chosen.by_positions, spread=False),
         lambda key, state: estimate_key(key, state, chosen, reading.has_values, reading.may_group),
     )
     n_threads = threads or os.cpu_count() or 1

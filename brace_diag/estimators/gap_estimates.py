@@ -59,6 +59,8 @@ def later_cells(state: GapState, start: int) -> tuple[Groups, Groups]:
         later = np.arange(start + 1)
         return later, start * (start + 1) // 2 + later
     later = np.arange(start, n_cells)
+    if not state.all_starts:
+        return later, later
     return later, later * (later + 1) // 2 + start
 
 
@@ -170,7 +172,7 @@ def prompt_second_moment(state: GapState, shift: float) -> Jackknife | None:
     """
     u_sums = state.table.u_statistic.array[:, 0]
     present = u_sums[:, 0] > 0.5
-    if not present.any() or state.starts.n_cells == 0:
+    if not present.any() or state.starts.n_cells == 0 or state.table.n_octaves == 0:
         return None
     later, rows = later_cells(state, 0)
     octave = np.array([kernels.coarse_cell(int(c)) for c in later])

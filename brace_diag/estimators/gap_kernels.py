@@ -130,6 +130,7 @@ def _add_pairs(  # type: ignore[no-untyped-def]
     ids,
     n,
     n_starts,
+    all_starts,
     sums,
     before,
     tame,
@@ -150,7 +151,7 @@ def _add_pairs(  # type: ignore[no-untyped-def]
             if lows[s] >= lows[n]:
                 continue
             discount = 1.0 if log_gamma == 0.0 else math.exp(log_gamma * (lows[c] - lows[s]))
-            row = pair_index(ids[s], ids[c])
+            row = pair_index(ids[s], ids[c]) if all_starts else ids[c]
             n_taus = 2 if s == 0 else 1
             if tame:
                 scale = scales[c, 0] * scales[s, 1]
@@ -237,6 +238,7 @@ def _one_rollout(  # type: ignore[no-untyped-def]
         ids,
         n,
         n_starts,
+        all_starts,
         sums,
         before,
         tame,

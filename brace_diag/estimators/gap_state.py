@@ -69,24 +69,29 @@ class GapState:
 
     Attributes:
         axis, gamma, all_starts: what the sums are of; all_starts False keeps position 0 only.
-        pairs: (group, pair of cells, kernels.N_PAIR); cells: (group, cell, kernels.N_CELL);
-            starts: (group, cell, kernels.N_START); rollouts: (group, 1, N_ROLLOUT).
+        spread: whether the U-statistic of the spread over prompts is kept.
+        pairs: (group, pair of cells, kernels.N_PAIR), or (group, cell, .) for position 0;
+            cells: (group, cell, kernels.N_CELL); starts: (group, cell, kernels.N_START);
+            rollouts: (group, 1, N_ROLLOUT).
         table: within-prompt sums; weights, tails: Σ, Σ² and largest values of exp(S_t) by start.
     """
 
     axis: Axis
     gamma: float
     all_starts: bool
+    spread: bool = True
     pairs: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_PAIR))
     cells: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_CELL))
     starts: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_START))
     rollouts: GroupSums = field(default_factory=lambda: GroupSums(N_ROLLOUT))
-    table: SiblingTable = field(default_factory=lambda: SiblingTable(N_OCTAVES))
+    table: SiblingTable = field(default_factory=lambda: SiblingTable(0))
     weights: LogSumExp = field(default_factory=LogSumExp)
     tails: TopK = field(default_factory=lambda: TopK(TAIL))
 
     def __post_init__(self) -> None:
         self.rollouts.grow(1)
+        if self.spread and self.axis == "position" and self.table.n_octaves == 0:
+            self.table = SiblingTable(N_OCTAVES)
 
     def update(
         self,
@@ -104,8 +109,8 @@ class GapState:
         edges = cell_edges(longest)
         n_cells = self._grow(len(edges) - 1)
         rows = np.zeros((batch.n_rollouts, N_ROLLOUT))
-        logs = np.full((batch.n_rollouts, n_cells), np.nan)
-        n_octaves = kernels.coarse_cell(len(edges) - 2) + 1 if self.axis == "position" else 0
+        logs = np.full((batch.n_rollouts, n_cells if self.all_starts else 1), np.nan)
+        n_octaves = kernels.coarse_cell(len(edges) - 2) + 1 if self.table.n_octaves else 0
         octaves = np.zeros((batch.n_rollouts, 3 * n_octaves))
         order, parts = partition(batch.group, batch.lengths, chosen, threads)
         self._accumulate(batch, info, order, parts, edges, longest, rows, logs, octaves)
@@ -113,9 +118,9 @@ class GapState:
 
     def merge(self, other: GapState) -> None:
         """Add another shard's state in place."""
-        same = (self.axis, self.gamma, self.all_starts)
-        if same != (other.axis, other.gamma, other.all_starts):
-            raise InputError("states of different axis, gamma or starts cannot be added")
+        same = (self.axis, self.gamma, self.all_starts, self.spread)
+        if same != (other.axis, other.gamma, other.all_starts, other.spread):
+            raise InputError("states of different axis, gamma, starts or spread cannot be added")
         for name in ("pairs", "cells", "starts", "rollouts", "table", "weights", "tails"):
             getattr(self, name).merge(getattr(other, name))
 
@@ -124,7 +129,7 @@ class GapState:
             n_cells = N_RELATIVE
         self.cells.grow(n_cells)
         self.starts.grow(n_cells)
-        self.pairs.grow(n_cells * (n_cells + 1) // 2)
+        self.pairs.grow(n_cells * (n_cells + 1) // 2 if self.all_starts else n_cells)
         return n_cells
 
     def _accumulate(

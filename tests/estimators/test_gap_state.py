@@ -239,3 +239,17 @@ def test_replicates_are_the_gap_without_each_group(ragged: Callable[..., Any]) -
     wanted = np.sort(replicates - replicates.mean(axis=0), axis=0)
     # Total minus group loses a few of float64's sixteen digits.
     np.testing.assert_allclose(got, wanted, atol=1e-11)
+
+
+def test_position_zero_alone_is_the_first_start_of_all(ragged: Callable[..., Any]) -> None:
+    batch = ragged(np.random.default_rng(15), longest=60).rollouts()
+    whole, alone = state_of([batch]), GapState("position", 1.0, False, spread=False)
+    alone.update(batch, info_of(batch))
+    assert alone.pairs.array.nbytes < whole.pairs.array.nbytes / 5
+    a, b = ge.gap_jackknife(alone, 0.0), ge.gap_jackknife(whole, 0.0)
+    assert a.starts.tolist() == [0]
+    np.testing.assert_array_equal(a.jack.value, b.jack.value[: ge.N_OUT])
+    np.testing.assert_array_equal(a.jack.deviations, b.jack.deviations[:, : ge.N_OUT])
+    alone.table.finish()
+    whole.table.finish()
+    assert ge.within_variance(alone)[0][0] == ge.within_variance(whole)[0][0]
