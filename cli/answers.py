@@ -48,6 +48,11 @@ _QUESTIONS = (
         (("values",), ("reward", "rewards")),
     ),
     _Question("bias --baseline group", "the gap without a good critic", (*_GAP, ("prompt_id",))),
+    _Question(
+        "targets -o OUT.parquet",
+        "value targets and advantages beside its columns",
+        (*_GAP, ("values",)),
+    ),
 )
 
 

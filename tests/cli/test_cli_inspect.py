@@ -84,8 +84,11 @@ def test_what_is_refused_is_refused_by_name(
     assert column.split("_")[0] in outcome.err
 
 
-def test_what_is_possible_does_work(cli: Cli, log_of: LogOf) -> None:
+def test_what_is_possible_does_work(
+    cli: Cli, log_of: LogOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = log_of()
+    monkeypatch.chdir(tmp_path)  # where `targets` writes
     for question in parsed(cli("inspect", path, "--json"))["results"]["questions"]:
         assert cli(*question["command"].split(), path).code == 0
 
