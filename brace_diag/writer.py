@@ -190,8 +190,8 @@ class CanonicalWriter:
         try:
             yield
         except OSError as error:
-            number = error.errno or errno.EIO
-            raise OSError(number, os.strerror(number), str(self.path)) from error
+            words = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(error.errno or errno.EIO, words, str(self.path)) from error
 
 
 def write_canonical(

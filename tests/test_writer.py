@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -129,6 +130,58 @@ def test_a_kill_leaves_no_half_file_under_the_name(tmp_path: Path) -> None:
     left = os.listdir(tmp_path)
     assert len(left) == 1 and left[0].startswith(".run.parquet.") and left[0].endswith(".tmp")
     assert write_canonical(path, [rows(1)]) == 1
+    assert os.listdir(tmp_path) == ["run.parquet"], "what the dead process left is removed"
+
+
+def test_only_what_nobody_holds_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "run.parquet"
+    dead, others = tmp_path / ".run.parquet.0123abcd.tmp", tmp_path / ".run.parquet.mine.tmp"
+    dead.touch()
+    others.touch()
+    with CanonicalWriter(path) as writer:
+        writer.write(rows(600))
+        held = {p.name for p in tmp_path.iterdir()} - {others.name}
+        assert dead.name not in held and len(held) == 1
+        write_canonical(path, [rows(3)])  # another writer of the same name, meanwhile
+        assert held <= {p.name for p in tmp_path.iterdir()}, "a writer that lives keeps its file"
+        path.unlink()
+    assert pq.read_metadata(path).num_rows == 600
+    assert sorted(os.listdir(tmp_path)) == [others.name, path.name]
+
+
+def test_a_disk_that_is_full_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    path = tmp_path / "run.parquet"
+    with pytest.raises(OSError) as caught, CanonicalWriter(path) as writer:
+        writer.write(rows(1))
+        monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+        writer.write(rows(600))
+    # pyarrow's own errors of this kind carry the number; one without it counts as input/output.
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(path))
+    assert os.listdir(tmp_path) == []
+
+
+def test_long_rollouts_make_smaller_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brace_diag.writer.MAX_WAITING_BYTES", 5_000)
+    path = tmp_path / "run.parquet"
+    write_canonical(path, rows(400).to_batches(max_chunksize=40))
+    meta = pq.read_metadata(path)
+    sizes = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+    assert sum(sizes) == 400 and max(sizes) < 200
+    assert pq.read_table(path).equals(rows(400))
+
+
+def test_columns_of_another_log_are_not_judged_by_their_names(tmp_path: Path) -> None:
+    odd = pa.table({"values": ["text"]})
+    with CanonicalWriter(tmp_path / "a.parquet", foreign=True) as writer:
+        writer.write(odd)
+    assert pq.read_table(tmp_path / "a.parquet").equals(odd)
 
 
 def test_refusals(tmp_path: Path) -> None:
