@@ -13,7 +13,7 @@ from .document import document
 from .gap_text import quality_text
 from .progress import progress
 from .sources import open_source, source_block
-from .tables import Column, counted, number, table
+from .tables import Column, counted, number, share, table
 from .terminal import Terminal, emit
 
 if TYPE_CHECKING:
@@ -100,13 +100,30 @@ def _summary(found: Inspection, terminal: Terminal) -> list[str]:
         ("prompts", _number(told.get("n_prompts"))),
         ("policy tokens a rollout", _range(told, "length_min", "length_median", "length_max")),
         ("trainer steps", _range(told, "step_first", "step_last")),
-        ("staleness in versions", _range(told, "staleness_min", "staleness_max")),
+        *_staleness(told),
         ("return", _range(told, "reward_min", "reward_mean", "reward_max")),
         ("mean |log pi/mu| a token", _number(told.get("mean_abs_log_w"))),
         ("mean pi/mu a token", _number(told.get("mean_weight"), 1e-4)),
     ]
     width = max(len(name) for name, _ in rows)
     return [terminal.paint("Summary", "bold"), *(f"  {n.ljust(width)}  {text}" for n, text in rows)]
+
+
+def _staleness(told: Mapping[str, float | int | None]) -> list[tuple[str, str]]:
+    """Lines of staleness: of first tokens, and what else the versions tell."""
+    ends = _range(told, "staleness_min", "staleness_median", "staleness_max")
+    unknown = told.get("staleness_unknown_share")
+    if unknown and told.get("staleness_min") is not None:
+        ends += f"; unknown for {share(unknown)} of the rollouts"
+    lines = [("staleness in versions", ends)]
+    in_flight = told.get("in_flight_share")
+    if in_flight is not None:
+        most = told.get("in_flight_span_max")
+        text = f"{share(in_flight)} of the rollouts" + (
+            f", up to {counted(int(most), 'version')}" if most else ""
+        )
+        lines.append(("weights changed in flight", text))
+    return lines
 
 
 def _range(told: Mapping[str, float | int | None], *names: str) -> str:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from brace_diag.estimators.gap_cells import MAX_LOG_W, MIN_LOG_W, weights
 from brace_diag.estimators.log_checks import LogProbe
 from brace_diag.estimators.siblings import add_to_groups
+from brace_diag.estimators.staleness import StalenessSums, spread
 from brace_diag.quality import DataQuality
 from brace_diag.rollouts import UNKNOWN, Rollouts
 from brace_diag.rollouts_kernels import row_sums
@@ -26,6 +27,7 @@ class InspectionSums:
         weights: (group, 1, 3) tokens with w, Σ(w - 1), Σ|log w|.
         lengths, rewards: of every rollout with a policy token.
         prompts: distinct prompts, as hashes.
+        staleness: how often each occurs, copies left out.
     """
 
     weights: GroupSums = field(default_factory=lambda: GroupSums(3))
@@ -34,7 +36,7 @@ class InspectionSums:
     lengths: list[npt.NDArray[np.int64]] = field(default_factory=list)
     prompts: set[int] = field(default_factory=set)
     steps: tuple[int, int] | None = None
-    staleness: tuple[int, int] | None = None
+    staleness: StalenessSums = field(default_factory=StalenessSums)
     n_stale: int = 0
     n_moved: int = 0
 
@@ -46,7 +48,7 @@ class InspectionSums:
         self.lengths.append(batch.lengths[alive])
         self.prompts.update(np.unique(batch.prompt[alive]).tolist())
         self.steps = _widened(self.steps, batch.step)
-        self.staleness = _widened(self.staleness, batch.staleness)
+        self.staleness.update(batch, first_seen)
         if batch.staleness is not None:
             self.n_stale += int((batch.staleness > 0).sum())
         self.probe.update(batch)
@@ -101,6 +103,21 @@ def _widened(
     return (low, high) if known is None else (min(low, known[0]), max(high, known[1]))
 
 
+def staleness_summary(sums: StalenessSums) -> dict[str, float | int | None]:
+    """Staleness of first tokens, last tokens and all tokens; None where the log does not tell."""
+    first, last, tokens, span = (spread(c) for c in (sums.first, sums.last, sums.tokens, sums.span))
+    return {
+        "staleness_min": first.low,
+        "staleness_median": first.median,
+        "staleness_max": first.high,
+        "staleness_last_median": last.median,
+        "staleness_token_mean": tokens.mean,
+        "staleness_unknown_share": first.unknown,
+        "in_flight_share": span.positive,
+        "in_flight_span_max": span.high,
+    }
+
+
 def summary(sums: InspectionSums, total_reward: Array) -> dict[str, float | int | None]:
     """Sizes and ranges by name."""
     lengths = np.concatenate(sums.lengths) if sums.lengths else np.zeros(0, np.int64)
@@ -117,8 +134,7 @@ def summary(sums: InspectionSums, total_reward: Array) -> dict[str, float | int 
         "length_max": int(lengths.max()) if one else None,
         "step_first": sums.steps[0] if sums.steps else None,
         "step_last": sums.steps[1] if sums.steps else None,
-        "staleness_min": sums.staleness[0] if sums.staleness else None,
-        "staleness_max": sums.staleness[1] if sums.staleness else None,
+        **staleness_summary(sums.staleness),
         "reward_min": float(known.min()) if len(known) else None,
         "reward_mean": float(known.mean()) if len(known) else None,
         "reward_max": float(known.max()) if len(known) else None,

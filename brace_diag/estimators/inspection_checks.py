@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from brace_diag.estimators.inspection import InspectionSums
+from brace_diag.estimators.staleness import spread
 from brace_diag.estimators.value_range import ValueRange
 from brace_diag.quality import DataQuality
 from brace_diag.results import Check
+from brace_diag.rollouts import UNKNOWN
 
 MEAN_WEIGHT_TOLERANCE = 0.01
 FEW_CLUSTERS = 20
@@ -21,6 +23,7 @@ def checks(sums: InspectionSums, values: ValueRange | None) -> tuple[Check, ...]
         *_impossible(q),
         *_mean_weight(sums),
         *_critic(values),
+        *_versions(sums, q),
         *_grid(sums, q),
         *_rows(q),
         *_clusters(sums, q),
@@ -160,6 +163,35 @@ def _critic(values: ValueRange | None) -> list[Check]:
             )
         ]
     return [Check("critic_range", "note" if values.n_outside else "ok", values.words())]
+
+
+def _versions(sums: InspectionSums, q: DataQuality) -> list[Check]:
+    """What of the versions contradicts itself, or is not told for some rollouts."""
+    if q.versions_odd:
+        return [
+            Check(
+                "versions",
+                "warn",
+                f"{q.versions_odd} of {q.n_rollouts} rollouts have a version above the trainer's, "
+                "or versions that decrease along the response",
+                "log trainer_version as it was when the rollout was consumed, and the version of "
+                "the weights that sampled it; by staleness these rollouts stand where they say",
+            )
+        ]
+    told = spread(sums.staleness.first)
+    if told.low is None:
+        return []
+    n_unknown = sums.staleness.first[UNKNOWN]
+    if n_unknown:
+        return [
+            Check(
+                "versions",
+                "note",
+                f"staleness of {n_unknown} rollouts is unknown: a version is missing or negative; "
+                "unknown is not 0, and they belong to no level of --by staleness",
+            )
+        ]
+    return [Check("versions", "ok", "every rollout's staleness is told")]
 
 
 def _grid(sums: InspectionSums, q: DataQuality) -> list[Check]:

@@ -135,7 +135,14 @@ class StalenessSums:
 
 def _count(counter: Counter[int], staleness: Ints | None, use: npt.NDArray[np.bool_]) -> None:
     values = np.full(int(use.sum()), UNKNOWN) if staleness is None else staleness[use]
-    found, n = np.unique(values, return_counts=True)
+    if len(values) == 0:
+        return
+    # Neighbours are mostly equal: runs are counted, so that nothing long is sorted.
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
+    runs = np.diff(np.append(starts, len(values)))
+    found, which = np.unique(values[starts], return_inverse=True)
+    n = np.zeros(len(found), np.int64)
+    np.add.at(n, which, runs)
     counter.update(dict(zip(found.tolist(), n.tolist(), strict=True)))
 
 

@@ -121,3 +121,18 @@ def test_warnings_are_counted(cli: Cli, log_of: LogOf) -> None:
     outcome = cli("inspect", log_of(prompt_id=None))
     assert "can be read, with 1 warning" in outcome.out.splitlines()[0]
     assert "warn  clusters: 192 rollouts have no prompt_id" in outcome.out
+
+
+def test_staleness_is_said_as_far_as_the_log_tells_it(cli: Cli, log_of: LogOf) -> None:
+    lengths = [len(row) for row in pq.read_table(log_of())["mu_logprobs"].to_pylist()]
+    versions = [[4 + i % 2, *[5] * (n - 1)] for i, n in enumerate(lengths)]
+    path = log_of(versions=versions, behavior_version=None)
+    text = cli("inspect", path).out
+    assert "staleness in versions      4 to 5, median 4.50\n" in text
+    assert "weights changed in flight  50% of the rollouts, up to 1 version\n" in text
+    unknown = [5 if i % 4 else -1 for i in range(192)]
+    text = cli("inspect", log_of(behavior_version=unknown)).out
+    assert "4 to 4, median 4; unknown for 25% of the rollouts\n" in text
+    assert "in flight" not in text
+    nothing = cli("inspect", log_of(behavior_version=None)).out
+    assert "staleness in versions     not told by the log\n" in nothing
