@@ -37,8 +37,9 @@ def pareto_k(largest: Array, n: int) -> float | None:
         return None
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.exp(known - known[-1])
-    tail = scaled[-m:] - scaled[-m - 1]
-    if tail[-1] <= 0.0 or tail[0] == tail[-1]:
+    # Weights equal to the cutoff do not exceed it; many are equal where a policy repeats itself.
+    tail = (scaled[-m:] - scaled[-m - 1])[known[-m:] > known[-m - 1]]
+    if len(tail) < 5 or tail[-1] <= 0.0 or tail[0] == tail[-1]:
         return None
     return generalised_pareto_shape(np.maximum(tail, np.finfo(np.float64).tiny))
 
@@ -56,7 +57,8 @@ def generalised_pareto_shape(excess: Array) -> float:
     b += 1.0 / excess[-1]
     k = np.mean(np.log1p(-b[:, None] * excess), axis=1)
     profile = n * (np.log(-b / k) - k - 1.0)
-    weights = 1.0 / np.sum(np.exp(profile - profile[:, None]), axis=1)
+    with np.errstate(over="ignore"):  # a weight of 1/inf is the 0 that is meant
+        weights = 1.0 / np.sum(np.exp(profile - profile[:, None]), axis=1)
     keep = weights >= 10 * np.finfo(np.float64).eps
     weights = weights[keep] / weights[keep].sum()
     b_mean = float(np.sum(b[keep] * weights))

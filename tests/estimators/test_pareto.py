@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from brace_diag.estimators.pareto import pareto_k, pareto_k_limit, tail_length
+from brace_diag.estimators.pareto import (
+    generalised_pareto_shape,
+    pareto_k,
+    pareto_k_limit,
+    tail_length,
+)
 
 
 @pytest.mark.parametrize("n", [60, 512, 5000])
@@ -21,6 +26,16 @@ def test_a_tail_that_is_too_short_or_flat_has_no_k() -> None:
     assert pareto_k(np.zeros(100), 100) is None
     assert pareto_k(np.arange(5.0), 5) is None
     assert pareto_k(np.full(100, -np.inf), 100) is None
+
+
+def test_weights_equal_to_the_cutoff_are_no_exceedances() -> None:
+    """Half of the tail ties with the cutoff: k is that of the other half, and warns of nothing."""
+    tail = np.sort(np.random.default_rng(3).exponential(0.5, 40)) + 1.0
+    tied = np.concatenate([np.zeros(600), np.ones(60), tail])
+    found = pareto_k(tied[-1024:], len(tied))
+    excess = np.exp(tail - tail[-1]) - np.exp(1.0 - tail[-1])
+    assert found == pytest.approx(generalised_pareto_shape(excess), rel=1e-12)
+    assert pareto_k(np.concatenate([np.zeros(600), np.ones(90), [2.0] * 3]), 693) is None
 
 
 def test_limits() -> None:
