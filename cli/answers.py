@@ -42,6 +42,12 @@ _QUESTIONS = (
         "both for each staleness",
         (*_GAP, ("trainer_version",), _STALENESS),
     ),
+    _Question("beta", "how much of the reward reaches each value target", (*_GAP, ("values",))),
+    _Question(
+        "beta --target gae --target mc",
+        "the same for targets without ratios",
+        (("values",), ("reward", "rewards")),
+    ),
     _Question(
         "critic",
         "how well the critic fits the returns, and mean |target - V|",

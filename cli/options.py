@@ -11,6 +11,7 @@ import typer
 from brace_diag.errors import InputError
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+SLOPE_TARGETS = ("gae", "vtrace", "brace")
 
 
 class LogFormat(StrEnum):
@@ -135,6 +136,16 @@ TargetsOption = Annotated[
         metavar="NAME[:KEY=NUMBER,...]",
         help="A value target: mc, gae, vtrace, capped or brace, with its parameters, e.g. "
         "brace:k=20,c_bar=1. Repeatable. [default: brace]",
+        show_default=False,
+    ),
+]
+SlopeTargetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="NAME[:KEY=NUMBER,...]",
+        help="A value target: mc, gae, vtrace, capped or brace, with its parameters, e.g. "
+        "vtrace:n=64,c_bar=1. Repeatable. [default: gae, vtrace and brace]",
         show_default=False,
     ),
 ]

@@ -11,6 +11,8 @@ from brace_diag.plots.gap_data import GapData, gap_data, y_limits
 from brace_diag.plots.keyed import keyed_figure
 from brace_diag.plots.keyed_data import KeyedData, keyed_data
 from brace_diag.plots.save import save_figure
+from brace_diag.plots.slopes import slope_figure
+from brace_diag.plots.slopes_data import SlopesData, slopes_data
 from brace_diag.plots.style import DOUBLE_COLUMN, SINGLE_COLUMN
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "SINGLE_COLUMN",
     "GapData",
     "KeyedData",
+    "SlopesData",
     "calibration_data",
     "calibration_figure",
     "gap_data",
@@ -25,6 +28,8 @@ __all__ = [
     "keyed_data",
     "keyed_figure",
     "save_figure",
+    "slope_figure",
+    "slopes_data",
     "target_data",
     "target_figure",
     "y_limits",

@@ -76,14 +76,17 @@ def slope_figure(result: RewardSlope, *, size: style.Size = style.DOUBLE_COLUMN)
             cautions(result),
             [_target_handles(data), _line_handles(data)],
         )
-        captions = ("slope of target − V on G − V", "return weight $E[γ^h C]$: part of the return in the target")
+        captions = (
+            "slope of target − V on G − V",
+            "return weight $E[γ^h C]$: part of the return in the target",
+        )
         panels = [Panel(0.0, captions[0])]
         if len(data.x):
             panels.append(Panel(0.3 * (size[1] - top), captions[1]))
             panels.append(Panel(0.4 if size[1] < 4.8 else 0.45, "rollouts with a token there"))
         stacked = stack(figure, panels, top=top, right=0.14, bottom=0.42)
         _draw(stacked, data)
-        stacked[-1].set_xlabel("remaining horizon h = T − 1 − t, in policy tokens still to come")
+        stacked[-1].set_xlabel("remaining horizon h = T − 1 − t, in policy tokens")
         fit_left(figure, stacked)
         _horizon_axis(stacked[0], data)
     return figure
@@ -91,6 +94,7 @@ def slope_figure(result: RewardSlope, *, size: style.Size = style.DOUBLE_COLUMN)
 
 def _draw(stacked: list[Axes], data: SlopesData) -> None:
     if not len(data.x):
+        stacked[0].set_ylabel(r"$\beta$")
         explain(stacked[0], "No rollout has all that a slope needs")
         return
     slope_panel(stacked[0], data)

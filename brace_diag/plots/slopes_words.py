@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from brace_diag.plots.words import NO_BREAK, elide, plain
+from brace_diag.results import Cell
 from brace_diag.results_slope import RewardSlope, TargetSlopes
 from brace_diag.settings import GateThresholds, TargetSpec
 
@@ -31,40 +32,63 @@ def target_words(spec: TargetSpec) -> str:
 
 
 def finding(result: RewardSlope) -> str:
-    """How much of the return is left in each target at the longest horizon."""
+    """How much of the return is left in each target at the longest horizon that can be told."""
     if result.invalid is not None:
         return "This log cannot tell what the corrections do"
-    weighted = [s for s in result.slopes.values() if s.spec.reads_weights]
-    shown = [(s, w) for s in weighted or result.slopes.values() if (w := _last(s)) is not None]
-    if not shown:
+    listed = list(result.slopes.values())
+    shown = [s for s in listed if s.spec.reads_weights] or listed
+    at = _longest(shown[0])
+    if at is None:
         return "No rollout has all that a slope needs"
-    cell = shown[0][0].return_weight.cells[-1]
-    to_go = f"{int(cell.low):,} or more tokens to go" if cell.low else "no token to go"
-    names = [NAMES[s.spec.name] for s, _ in shown]
-    parts = [f"{_percent(w)} in {_name(s.spec, names)}" for s, w in shown[:NAMED]]
+    cell = shown[0].return_weight.cells[at]
+    names = [NAMES[s.spec.name] for s in shown]
+    parts = [f"{_share(s.return_weight.cells[at])} in {_name(s.spec, names)}" for s in shown]
     more = " (and others)" if len(shown) > NAMED else ""
-    return f"With {to_go}, the return's weight is {', '.join(parts)}{more}"
+    return f"With {_to_go(cell)} to go, the return's weight is {', '.join(parts[:NAMED])}{more}"
+
+
+def _longest(slopes: TargetSlopes) -> int | None:
+    """The last cell with a reliable return weight, or else the last with any."""
+    estimates = [cell.estimate for cell in slopes.return_weight.cells]
+    for good in (True, False):
+        found = [
+            i for i, e in enumerate(estimates) if e.value is not None and (e.reliable or not good)
+        ]
+        if found:
+            return found[-1]
+    return None
+
+
+def _to_go(cell: Cell) -> str:
+    low, high = int(cell.low), int(cell.high)
+    if low == high:
+        return f"{low:,} token{'' if low == 1 else 's'}"
+    return f"{low:,}–{high:,} tokens"
+
+
+def _share(cell: Cell) -> str:
+    """A weight as a percentage."""
+    value = cell.estimate.value
+    if value is None:
+        return "unknown"
+    if 0.0 < value < 0.001:
+        return f"<{NO_BREAK}0.1{NO_BREAK}%"
+    shown = f"{100 * value:.0f}" if value >= 0.1 or value == 0.0 else f"{100 * value:.2g}"
+    return f"{shown}{NO_BREAK}%"
 
 
 def _name(spec: TargetSpec, names: list[str]) -> str:
-    """A short name, with the parameter that tells it from another target of that name."""
+    """A short name, with the parameters that tell it from another target of that name."""
     name = NAMES[spec.name]
     if names.count(name) == 1:
         return name
     own = {"vtrace": ("n", "c_bar"), "capped": ("k", "c_bar"), "brace": ("k", "c_bar")}
-    keys = [k for k in own.get(spec.name, ("lam",)) if not math.isinf(getattr(spec, k))]
-    given = ", ".join(f"{SYMBOLS[k]} = {getattr(spec, k):g}".replace(" ", NO_BREAK) for k in keys)
-    return f"{name} ({given})" if given else name
-
-
-def _last(slopes: TargetSlopes) -> float | None:
-    cells = slopes.return_weight.cells
-    return cells[-1].estimate.value if cells else None
-
-
-def _percent(value: float) -> str:
-    shown = f"{100 * value:.0f}" if value >= 0.1 or value == 0.0 else f"{100 * value:.2g}"
-    return f"{shown}{NO_BREAK}%"
+    given = [
+        f"{SYMBOLS[key]} = {value:g}".replace("inf", "∞").replace(" ", NO_BREAK)
+        for key in own.get(spec.name, ("lam",))
+        if (value := getattr(spec, key)) != math.inf or key != "n"
+    ]
+    return f"{name} ({', '.join(given)})"
 
 
 def slopes_basis(result: RewardSlope) -> str:

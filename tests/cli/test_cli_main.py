@@ -14,7 +14,7 @@ import pytest
 from brace_diag import __version__
 from brace_diag.errors import SchemaError
 
-COMMANDS = ("demo", "inspect", "bias", "critic", "simulate")
+COMMANDS = ("demo", "inspect", "bias", "beta", "critic", "simulate")
 HEAVY = ("torch", "scipy", "matplotlib", "numba", "polars", "pyarrow", "numpy", "statsmodels")
 PROGRAM = (sys.executable, "-m", "brace_diag_cli")
 
