@@ -33,7 +33,7 @@ class ImportanceSettings:
     """What `importance_products` is asked for.
 
     Attributes:
-        c_bar, rho_bar: caps of the trace and of the residual weight, above 0.
+        c_bar, rho_bar: caps of the trace and of the residual weight, above 0 or inf.
         gamma, lam: discount and trace decay per policy token, in (0, 1].
         level: level of the intervals, in (0, 1).
         by: key of the keyed estimates, or None.
@@ -55,8 +55,8 @@ class ImportanceSettings:
 
     def __post_init__(self) -> None:
         for name in ("c_bar", "rho_bar"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
+            if not getattr(self, name) > 0.0:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be above 0, or inf")
         for name in ("gamma", "lam"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise InputError(

@@ -42,6 +42,11 @@ _QUESTIONS = (
         "both for each staleness",
         (*_GAP, ("trainer_version",), _STALENESS),
     ),
+    _Question(
+        "weights",
+        "products of pi/mu: how fast they fall, whether pi/mu is a ratio",
+        (("mu_logprobs",), ("pi_logprobs",)),
+    ),
     _Question("beta", "how much of the reward reaches each value target", (*_GAP, ("values",))),
     _Question(
         "beta --target gae --target mc",

@@ -67,6 +67,14 @@ class Axis(StrEnum):
     RELATIVE = "relative"
 
 
+class WeightsFigure(StrEnum):
+    """Figures of the importance products."""
+
+    PRODUCTS = "products"
+    TAILS = "tails"
+    POSITIONS = "positions"
+
+
 Sources = Annotated[
     list[str],
     typer.Argument(
@@ -204,6 +212,21 @@ AxisOption = Annotated[
     Axis,
     typer.Option(
         "--axis", help="What the gap runs along. Only position is unbiased where lengths vary."
+    ),
+]
+WeightsCBarOption = Annotated[
+    float, typer.Option("--c-bar", metavar="NUMBER", help="Cap of the trace, or inf.")
+]
+WeightsRhoBarOption = Annotated[
+    float, typer.Option("--rho-bar", metavar="NUMBER", help="Cap of the residual's weight, or inf.")
+]
+WeightsFigureOption = Annotated[
+    WeightsFigure | None,
+    typer.Option(
+        "--figure",
+        help="What --plot draws: log-products by length, both tails of log w, or |log w| by "
+        "position. [default: products]",
+        show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print strict JSON instead of tables.")]

@@ -41,7 +41,9 @@ def product_curve(context: Context, state: ImportanceState, windows: ie.Windows,
         counts = state.window_counts[0 if cap == k.CHOSEN else 1, level]
         beside: dict[str, Companion] = {
             "n_windows": count,
-            "observed_sd": or_none(float(windows.jack.value[column + 1])),
+            "observed_sd": context.over(
+                windows.jack, column + 1, n * count, f"sd, {method}", missing=missing
+            ),
             **_observed_range(counts, context.settings, n),
             "forecast_mean": or_none(n * m),
             **{f"spread_{name}": or_none(spread) for name, spread in spreads.items()},
@@ -51,7 +53,11 @@ def product_curve(context: Context, state: ImportanceState, windows: ie.Windows,
             windows.jack, column + 2, n * count, f"E[C], {method}"
         )
         if missing is not None:
-            beside |= {name: None for name in beside if name not in ("n_windows", "mean_product")}
+            beside |= {
+                name: None
+                for name in beside
+                if name not in ("n_windows", "observed_sd", "mean_product")
+            }
         mean = context.over(windows.jack, column, n * count, method, missing=missing)
         cells.append(Cell(n, n, mean, beside))
     return Curve("window", tuple(cells))

@@ -11,6 +11,7 @@ tau² is the one-way random-effects variance of unequal groups (Searle, Casella 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +71,7 @@ def figures(state: ImportanceState, log_discount: float) -> Figures:
         present[:, NAMES.index(name)] = sums[:, column] > 0.5
     either = (sums[:, k.FRESH] > 0.5) | (sums[:, k.STALE] > 0.5)
     present[:, NAMES.index("excess_abs_log_w")] = either
-    jack = jackknife(
+    jack = _joint(
         lambda s, c, x: _outputs(s, c, x, scale, log_discount),
         sums,
         closed,
@@ -85,6 +86,16 @@ def figures(state: ImportanceState, log_discount: float) -> Figures:
         )
     )  # fmt: skip
     return Figures(jack, *whole, fresh, stale)
+
+
+def _joint(
+    function: Callable[..., Array], *sums: Array, present: npt.NDArray[np.bool_]
+) -> Jackknife:
+    """`jackknife`, and numbers that do not exist where no group has anything."""
+    if present.any():
+        return jackknife(function, *sums, present=present)
+    n = present.shape[1]
+    return Jackknife(np.full(n, np.nan), np.zeros((0, n)), np.zeros(n, np.int64))
 
 
 def _outputs(s: Array, closed: Array, logs: Array, scale: Array, log_discount: float) -> Array:
@@ -176,7 +187,7 @@ def window_figures(state: ImportanceState, log_discount: float) -> Windows:
     counts = array[:, :, 0]
     present = np.repeat(counts > 0.5, 3 * k.N_CAPS, axis=1)
     # A group without the shortest window has no window at all, so `present` has every group.
-    jack = jackknife(lambda a: _window_outputs(a, log_discount), array, present=present)
+    jack = _joint(lambda a: _window_outputs(a, log_discount), array, present=present)
     return Windows(jack, np.rint(counts.sum(axis=0)).astype(np.int64)[:n_levels])
 
 
@@ -247,4 +258,4 @@ def places(sums: Array) -> Jackknife:
             len(a), -1
         )
 
-    return jackknife(ratios, sums, present=present)
+    return _joint(ratios, sums, present=present)

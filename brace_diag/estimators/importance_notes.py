@@ -93,7 +93,7 @@ def _small_cause(own: ImportanceEstimates, signs: LogSigns) -> str:
         return f"log-probs lie on the {grid} grid: rounding adds up over a rollout"
     if (own.figures.u_control.value or 0.0) > 0.0:
         return (
-            "noise in the log-probs (noise of sd s gives E[w] = exp(s²/2)), or a small difference "
+            "noise in the log-probs (noise of sd s gives E[w] = exp(s^2/2)), or a small difference "
             "between the engines"
         )
     return "a support slightly cut, or a small difference between the engines"
@@ -221,9 +221,9 @@ def _forecast(curve: Curve) -> list[str]:
         if isinstance(naive, float) and isinstance(prompt, float):
             if naive < POORLY_COVERED <= prompt:
                 return [
-                    f"n m ± z sqrt(n) sigma holds {100 * naive:.0f} % of the log-products of "
+                    f"n m +- z sqrt(n) sigma holds {100 * naive:.0f} % of the log-products of "
                     f"{int(cell.low)} tokens, with the spread between prompts {100 * prompt:.0f} %:"
-                    " prompts differ in their drift, which grows as n, not as sqrt(n)"
+                    " prompts (and steps) differ in their drift, which grows as n, not as sqrt(n)"
                 ]
             return []
     return []

@@ -10,26 +10,46 @@ from brace_diag.plots.gap import gap_figure
 from brace_diag.plots.gap_data import GapData, gap_data, y_limits
 from brace_diag.plots.keyed import keyed_figure
 from brace_diag.plots.keyed_data import KeyedData, keyed_data
+from brace_diag.plots.products import products_figure
+from brace_diag.plots.products_data import (
+    PlaceData,
+    ProductsData,
+    TailsData,
+    place_data,
+    products_data,
+    tails_data,
+)
 from brace_diag.plots.save import save_figure
 from brace_diag.plots.slopes import slope_figure
 from brace_diag.plots.slopes_data import SlopesData, slopes_data
 from brace_diag.plots.style import DOUBLE_COLUMN, SINGLE_COLUMN
+from brace_diag.plots.tails import tails_figure
+from brace_diag.plots.tails_by_position import place_figure
 
 __all__ = [
     "DOUBLE_COLUMN",
     "SINGLE_COLUMN",
     "GapData",
     "KeyedData",
+    "PlaceData",
+    "ProductsData",
     "SlopesData",
+    "TailsData",
     "calibration_data",
     "calibration_figure",
     "gap_data",
     "gap_figure",
     "keyed_data",
     "keyed_figure",
+    "place_data",
+    "place_figure",
+    "products_data",
+    "products_figure",
     "save_figure",
     "slope_figure",
     "slopes_data",
+    "tails_data",
+    "tails_figure",
     "target_data",
     "target_figure",
     "y_limits",

@@ -1,0 +1,125 @@
+"""The words on the figures of the importance products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brace_diag.plots.products_data import PlaceData, ProductsData, TailsData
+from brace_diag.plots.words import NO_BREAK, elide, plain, signed
+from brace_diag.results import Estimate
+from brace_diag.results_importance import ImportanceProducts
+from brace_diag.settings import GateThresholds
+
+CANNOT_TELL = "This log cannot tell how the weights behave"
+MODEST = 0.05
+"""By how much a coverage may miss its level before the title says so."""
+
+
+def products_finding(result: ImportanceProducts, data: ProductsData) -> str:
+    """Whether the naive forecast holds at the longest window, and how long the product lasts."""
+    if result.invalid is not None:
+        return CANNOT_TELL
+    judged = np.flatnonzero(np.isfinite(data.coverage["naive"]))
+    if data.reason is not None or not len(judged):
+        return "No forecast of log-products can be judged on this log"
+    at = int(judged[-1])
+    naive, prompt = (data.coverage[name][at] for name in ("naive", "prompt"))
+    n = f"{int(data.n[at]):,}"
+    held = f"{shares(prompt)} of the log-products of {n} tokens"
+    if naive >= data.level - MODEST:
+        return f"√n σ forecasts log-products well: it holds {shares(naive)} of them at {n} tokens"
+    return f"With the spread between prompts the forecast holds {held}, √n σ alone {shares(naive)}"
+
+
+def tails_finding(result: ImportanceProducts, data: TailsData) -> str:
+    """How much lies beyond the caps, and how far the tails go."""
+    if result.invalid is not None:
+        return CANNOT_TELL
+    if data.reason is not None:
+        return f"No tails to draw: {data.reason}"
+    tails = result.tails
+    assert tails.lowest is not None and tails.highest is not None
+    ends = f"log w runs from {signed(tails.lowest)} to {signed(tails.highest)}"
+    clipped = [f"{shares(e.value)} above {name}̄" for name, _, e in data.caps if e.value is not None]
+    return f"{ends}; {' and '.join(clipped)}" if clipped else ends
+
+
+def place_finding(result: ImportanceProducts, start: PlaceData, end: PlaceData) -> str:
+    """What carries the extremes, or where |log w| is largest."""
+    if result.tails.concentrated is not None:
+        return result.tails.concentrated
+    if not np.isfinite(start.mean).any():
+        return "No |log w| to draw on this log"
+    if result.invalid is not None:
+        return CANNOT_TELL
+    ratio = float(np.nanmax(start.mean) / max(float(np.nanmin(start.mean)), 1e-300))
+    at = int(start.x[int(np.nanargmax(start.mean))])
+    return (
+        f"|log w| is largest around position {at:,}, {ratio:.1f} times its smallest"
+        if np.nanmax(start.mean) > 0.0
+        else "|log w| is 0 at every position"
+    )
+
+
+def basis(result: ImportanceProducts) -> str:
+    """Source, counts and caps: what the figure rests on."""
+    w, s = result.figures.mean_weight, result.settings
+    parts = [
+        f"{w.n_rollouts:,} rollouts",
+        f"{w.n_tokens:,} tokens",
+        f"{w.n_clusters:,} prompts (clusters)",
+        f"c̄ = {cap(s.c_bar)}, ρ̄ = {cap(s.rho_bar)}, γ = {s.gamma:g}, λ = {s.lam:g}",
+    ]
+    return " · ".join([plain(elide(result.source)), *(p.replace(" ", NO_BREAK) for p in parts)])
+
+
+def cautions(result: ImportanceProducts, *, told: bool = True) -> list[str]:
+    """Sentences without which a figure misleads; told: also what a single token id carries."""
+    found = []
+    if result.invalid is not None:
+        found.append(plain(result.invalid))
+    if result.ratio.verdict == "miscalibrated":
+        u = result.figures.u_control.value or 0.0
+        found.append(
+            f"Miscalibrated: the mean sum of (w − 1) per rollout is {signed(u)}, not 0; no figure "
+            "of a product is to be believed."
+        )
+    if result.tails.concentrated is not None and told:
+        found.append(f"{result.tails.concentrated}.")
+    n, least = result.figures.mean_weight.n_clusters, GateThresholds().min_clusters
+    if 0 < n < least:
+        found.append(f"{n} prompts (clusters): intervals are rough below {least}.")
+    return found
+
+
+def numbers(result: ImportanceProducts) -> str:
+    """m, the spreads, half-life and usable horizon in one line."""
+    f = result.figures
+    parts = [
+        f"m = {short(f.m)}",
+        f"σ = {short(f.sigma)}",
+        f"s$_{{HAC}}$ = {short(f.sigma_hac)}",
+        f"τ = {short(f.tau_prompt)}",
+    ]
+    if result.half_life.value is not None:
+        parts.append(f"E[C] = ½ at {short(result.half_life)} tokens")
+    if f.usable_horizon.value is not None:
+        parts.append(f"exp(nm) = {result.settings.eps:g} at {short(f.usable_horizon)} tokens")
+    return ", ".join(part.replace(" ", NO_BREAK) for part in parts)
+
+
+def short(estimate: Estimate) -> str:
+    """Three significant digits with a true minus."""
+    return "none" if estimate.value is None else f"{estimate.value:.3g}".replace("-", "−")
+
+
+def shares(value: float | None) -> str:
+    """A share in per cent: whole, or two digits of a small one."""
+    if value is None or not np.isfinite(value):
+        return "none"
+    shown = f"{100 * value:.0f}" if value >= 0.1 or value == 0.0 else f"{100 * value:.2g}"
+    return f"{shown}{NO_BREAK}%"
+
+
+def cap(value: float) -> str:
+    return "∞" if np.isinf(value) else f"{value:g}"
