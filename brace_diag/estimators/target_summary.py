@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, prange
 
+from brace_diag.estimators.gap_cells import FAST
 from brace_diag.estimators.intervals import IntervalMaker
 from brace_diag.estimators.siblings import add_to_groups
 from brace_diag.results import Estimate
@@ -21,39 +22,89 @@ RANGE_SLACK = 1e-6
 """Rounding of float32 does not count as outside the range; relative."""
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def _rows(offsets, columns, n_targets, values, has_values, use, pivot, low, high, rows):  # type: ignore[no-untyped-def]
-    """Features of every rollout (see `TargetSums`) over the tokens where all columns are finite."""
+# Loops that sum hold no stores and may be reordered; the order then hangs on their length alone.
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _sum(x):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for t in range(len(x)):
+        total += x[t]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _product(x, y):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for t in range(len(x)):
+        total += x[t] * y[t]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _distance(x, y):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for t in range(len(x)):
+        total += abs(x[t] - y[t])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _outside(x, low, high):  # type: ignore[no-untyped-def]
+    n = 0
+    for t in range(len(x)):
+        n += (x[t] < low) | (x[t] > high)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _centred(columns, values, has_values, first, pivot, z):  # type: ignore[no-untyped-def]
+    """Columns minus the pivot into z, all 0 at tokens where one is not finite; how many are left.
+
+    0 stands for the pivot, which adds nothing to any sum and lies inside every range.
+    """
     n_columns = len(columns)
-    width = n_columns + (1 if has_values else 0)
+    width, length = z.shape
+    for c in range(n_columns):
+        x = columns[c, first : first + length]
+        for t in range(length):
+            z[c, t] = np.float64(x[t]) - pivot
+    if has_values:
+        x = values[first : first + length]
+        for t in range(length):
+            z[n_columns, t] = np.float64(x[t]) - pivot
+    n = length
+    for t in range(length):
+        whole = True
+        for c in range(width):
+            whole &= np.isfinite(z[c, t])
+        if not whole:
+            n -= 1
+            z[:, t] = 0.0
+    return n
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _rows(  # type: ignore[no-untyped-def]
+    offsets, columns, n_targets, values, has_values, use, pivot, low, high, rows
+):
+    """Features of every rollout (see `TargetSums`) over the tokens where all columns are finite."""
+    width = len(columns) + (1 if has_values else 0)
     for i in prange(len(offsets) - 1):
-        if not use[i]:
+        length = offsets[i + 1] - offsets[i]
+        if not use[i] or length == 0:
             continue
-        row = rows[i]
-        x = np.empty(width)
-        for t in range(offsets[i], offsets[i + 1]):
-            whole = True
-            for c in range(n_columns):
-                x[c] = np.float64(columns[c, t])
-                whole &= np.isfinite(x[c])
-            if has_values:
-                x[n_columns] = np.float64(values[t])
-                whole &= np.isfinite(x[n_columns])
-            if not whole:
-                continue
-            row[0] += 1.0
-            at = 2 + width
-            for c in range(width):
-                row[2 + c] += x[c] - pivot
-                for d in range(c + 1):
-                    row[at] += (x[c] - pivot) * (x[d] - pivot)
-                    at += 1
-            for c in range(n_targets):
-                if has_values:
-                    row[at + c] += abs(x[c] - x[n_columns])
-                if x[c] < low or x[c] > high:
-                    row[at + n_targets + c] += 1.0
+        row, z = rows[i], np.empty((width, length))
+        row[0] = _centred(columns, values, has_values, offsets[i], pivot, z)
         row[1] = 1.0 if row[0] > 0.0 else 0.0
+        at = 2 + width
+        for c in range(width):
+            row[2 + c] = _sum(z[c])
+            for d in range(c + 1):
+                row[at] = _product(z[c], z[d])
+                at += 1
+        for c in range(n_targets):
+            if has_values:
+                row[at + c] = _distance(z[c], z[width - 1])
+            row[at + n_targets + c] = _outside(z[c], low - pivot, high - pivot)
 
 
 @dataclass(slots=True)
