@@ -46,7 +46,16 @@ def _headline(measured: RewardSlope, terminal: Terminal) -> list[str]:
     lines += [terminal.paint(line, "bold") for line in terminal.paragraph(head)]
     for label, slopes in measured.slopes.items():
         lines += terminal.paragraph(f"{label}: {_reach(slopes.return_weight)}", "  ", "    ")
+    for reason in _doubts(measured):
+        lines += terminal.paragraph(f"Slopes: {reason}.")
     return lines
+
+
+def _doubts(measured: RewardSlope) -> list[str]:
+    """Why slopes are missing or cannot be relied on, each reason once."""
+    overall = [s.overall for s in measured.slopes.values()]
+    reasons = [e.reason for o in overall for e in (o.pooled, o.within) if e.reason]
+    return list(dict.fromkeys(reasons))
 
 
 def _reach(weight: Curve) -> str:

@@ -202,3 +202,10 @@ def test_nothing_usable_is_a_table_of_reasons(cli: Cli, log_of: LogOf, tmp_path:
     assert outcome.code == 0
     assert "no rollout with all that this needs" in outcome.out
     assert "192 of 192 rollouts are left out" in outcome.out
+
+
+def test_slopes_that_mean_nothing_are_said_at_once(cli: Cli, log_of: LogOf) -> None:
+    text = cli("beta", log_of(reward=[1.0] * 192), "--target", "brace").out
+    third = text.splitlines()[2]
+    assert third.startswith("Slopes: the return is the same in every rollout")
+    assert "Slopes:" not in cli("beta", log_of(), "--target", "brace").out
