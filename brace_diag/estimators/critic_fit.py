@@ -38,7 +38,11 @@ N_FIT = len(FIT_NAMES)
 NO_VARIANCE = 1e-12
 """Below this share of the sum of squares about the frame's centre, a variance is rounding."""
 METHOD = "over tokens"
-EQUAL_RETURNS = "all returns are equal: there is no variance to explain"
+EQUAL_RETURNS = {
+    "explained_variance": "all returns are equal: there is no variance to explain",
+    "slope": "all returns are equal: there is nothing to calibrate",
+    "intercept": "all returns are equal: there is nothing to calibrate",
+}
 EQUAL_VALUES = "all critic values are equal: there is no slope"
 NO_RANGE = "all returns are equal: their range is one point"
 NO_ERROR = "no standard error: without one of the prompts nothing varies"
@@ -106,9 +110,9 @@ class _Figures:
         """One of `FIT_NAMES` in a cell."""
         low_g, high_g, low_v, high_v = self.extents[cell]
         missing = None
-        if name == "explained_variance" and low_g >= high_g and np.isfinite(low_g):
-            missing = EQUAL_RETURNS
-        if name in ("slope", "intercept") and low_v >= high_v and np.isfinite(low_v):
+        if low_g >= high_g and np.isfinite(low_g):
+            missing = EQUAL_RETURNS.get(name)
+        elif low_v >= high_v and np.isfinite(low_v) and name in ("slope", "intercept"):
             missing = EQUAL_VALUES
         return self._make(cell, FIT_NAMES.index(name), 0, missing)
 

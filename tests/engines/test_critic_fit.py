@@ -182,7 +182,10 @@ def test_constant_returns_have_no_explained_variance(columns: Columns) -> None:
     assert result.fit.share_outside.value is None
     assert result.invalid is None
     # What needs no variance of the return is there.
-    assert result.fit.slope.value == pytest.approx(0.0, abs=1e-9)
+    for estimate in (result.fit.slope, result.fit.intercept):
+        assert estimate.value is None
+        assert estimate.reason == "all returns are equal: there is nothing to calibrate"
+    assert result.fit.mean_error.value is not None
     assert result.targets["mc"].distance.value is not None
 
 
