@@ -61,7 +61,10 @@ def targets(
     specs = parse_targets(request.targets, **request.defaults)
     path = _checked(output, force)
     if any(path.resolve().is_relative_to(Path(s).resolve()) for s in source if Path(s).is_dir()):
-        say(f"warning: {path} lies in the folder that is read, and is part of it next time")
+        say(
+            f"warning: {path} lies in the folder that is read, and is part of it next time",
+            quiet=quiet,
+        )
     run = open_source(source, format=format, map=map, steps=steps)
     from brace_diag.engines.targets import write_targets
 

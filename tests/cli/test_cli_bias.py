@@ -185,3 +185,30 @@ def test_an_engine_mismatch_withholds_the_verdict(cli: Cli, log_of: LogOf) -> No
     text = cli("bias", log_of(pi_logprobs=[[x + 0.2 for x in row] for row in rows])).out
     assert text.startswith("This log cannot tell the gap:")
     assert "engine mismatch" in text
+
+
+def test_rows_of_rollouts_are_written_where_asked(cli: Cli, log_of: LogOf, tmp_path: Path) -> None:
+    log, out = log_of(), tmp_path / "rows.parquet"
+    plain = cli("bias", log, "--json")
+    outcome = cli("bias", log, "--json", "--per-rollout", out, "--by", "step")
+    assert outcome.code == 0 and outcome.err == f"wrote {out}\n"
+    table = pq.read_table(out)
+    assert table.num_rows == 192 and set(table["used"].to_pylist()) == {True}
+    assert table["return"].to_pylist() == pq.read_table(log)["reward"].to_pylist()
+    assert table["staleness"].to_pylist()[:2] == [4, 0]
+    again = cli("bias", log, "--json", "--per-rollout", out)
+    assert again.code == 2 and again.out == ""
+    assert again.err == f"error: {out} exists; choose another name, or replace it with --force\n"
+    forced = cli("bias", log, "--json", "--per-rollout", out, "--force")
+    assert forced.code == 0 and forced.out == plain.out, "the answer does not depend on the option"
+
+
+def test_the_name_of_the_rows_is_refused_before_anything_is_read(
+    cli: Cli, log_of: LogOf, tmp_path: Path
+) -> None:
+    log = log_of()
+    outcome = cli("bias", log, "--per-rollout", "rows.csv")
+    said = "--per-rollout rows.csv: the table is Parquet; let the name end in .parquet"
+    assert (outcome.code, outcome.err) == (2, f"error: {said}\n")
+    outcome = cli("bias", log, "--per-rollout", tmp_path / "no" / "rows.parquet")
+    assert outcome.code == 2 and "make it first" in outcome.err

@@ -386,3 +386,87 @@ def test_a_kill_in_the_middle_leaves_nothing_under_the_name(tmp_path: Path) -> N
     assert len(left) == 1 and left[0].startswith(".t.parquet.") and left[0].endswith(".tmp")
     write_targets(open_run(a_log(20)), out / "t.parquet", ["mc"])
     assert os.listdir(out) == ["t.parquet"], "the next run removes what the killed one left"
+
+
+def stale_log(**changes: Any) -> pa.Table:
+    """Sixty rollouts whose pi is not mu, sampled by version 1 and consumed by version 3."""
+    rng = np.random.default_rng(1)
+    mu = (-rng.exponential(size=(60, 8)) - 0.05).astype(np.float32)
+    columns = {
+        "mu_logprobs": list(mu),
+        "pi_logprobs": list(mu + rng.normal(0, 0.01, mu.shape).astype(np.float32)),
+        "values": list(rng.random(mu.shape).astype(np.float32)),
+        "reward": rng.integers(0, 2, 60).astype(float),
+        "trainer_version": [3] * 60,
+        "behavior_version": [1] * 60,
+    }
+    return pa.table(columns | changes)
+
+
+def test_a_sound_log_needs_no_note(tmp_path: Path) -> None:
+    assert written(tmp_path, stale_log(), "brace").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "specs", "said"),
+    [
+        (
+            lambda t: {"pi_logprobs": t["mu_logprobs"]},
+            ("brace",),
+            "pi is bit-identical to mu on more than 99 % of the tokens while 60 rollouts are "
+            "stale: copied, not recomputed; the targets correct nothing",
+        ),
+        (
+            lambda t: {"pi_logprobs": [[*r[1:], r[-1]] for r in t["mu_logprobs"].to_pylist()]},
+            ("brace", "mc"),
+            "MISALIGNED lag=+1: pi fits mu shifted by +1 token far better than unshifted; the "
+            "targets rest on ratios of different tokens, do not train on them",
+        ),
+        (
+            lambda t: {"values": [[7.0] * 8] * 60},
+            ("gae",),
+            "100 % of the critic's values lie outside the returns' range [0, 1]",
+        ),
+        (
+            lambda t: {"truncated": [True] * 60},
+            ("mc",),
+            "60 truncated rollouts have no bootstrap_value; their targets take 0 for what comes "
+            "after",
+        ),
+        (lambda t: {"reward": [1.0] * 60}, ("mc",), "all returns are one number"),
+        (
+            lambda t: {},
+            ("mc:gamma=0.9", "gae"),
+            "the targets differ in gamma; they are compared with the undiscounted return",
+        ),
+    ],
+)
+def test_traps_are_said(tmp_path: Path, changes: Any, specs: tuple[str, ...], said: str) -> None:
+    table = stale_log(**changes(stale_log()))
+    notes = written(tmp_path, table, *specs).notes
+    assert any(note.startswith(said) for note in notes), notes
+
+
+def test_a_copied_pi_is_no_trap_for_targets_without_ratios(tmp_path: Path) -> None:
+    log = stale_log()
+    assert written(tmp_path, stale_log(pi_logprobs=log["mu_logprobs"]), "gae", "mc").notes == ()
+
+
+def test_a_row_that_repeats_another_is_written_and_compared_once(tmp_path: Path) -> None:
+    ids = {"prompt_id": [f"p{i // 4}" for i in range(60)], "rollout_id": list(range(60))}
+    log = stale_log(**ids)
+    once = written(tmp_path, log, "brace")
+    twice = written(tmp_path, pa.concat_tables([log, log.slice(0, 30)]), "brace", force=True)
+    assert twice.n_rows == 90 and twice.quality.n_duplicates == 30
+    assert pq.read_metadata(tmp_path / "out.parquet").num_rows == 90
+    assert twice.targets[0].mean == once.targets[0].mean
+    assert twice.n_compared == once.n_compared == 480
+
+
+def test_a_log_may_be_replaced_by_itself_with_targets(tmp_path: Path) -> None:
+    table = a_log(300, seed=8)
+    path = tmp_path / "log.parquet"
+    pq.write_table(table, path, row_group_size=20)
+    write_targets(open_run(str(path)), path, ["gae"], force=True)
+    out = pq.read_table(path)
+    assert out.select(table.column_names).equals(table) and "target_gae" in out.column_names
