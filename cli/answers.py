@@ -45,7 +45,7 @@ _QUESTIONS = (
     _Question(
         "weights",
         "products of pi/mu: how fast they fall, whether pi/mu is a ratio",
-        (("mu_logprobs",), ("pi_logprobs",)),
+        _GAP,
     ),
     _Question("beta", "how much of the reward reaches each value target", (*_GAP, ("values",))),
     _Question(

@@ -9,7 +9,12 @@ from brace_diag.engines.keyed import keyed
 from brace_diag.engines.reading import Reading
 from brace_diag.engines.runs import Progress, RunLike
 from brace_diag.estimators.importance import estimate_key, estimate_products
-from brace_diag.estimators.importance_notes import believed, importance_notes, ratio_check
+from brace_diag.estimators.importance_notes import (
+    believed,
+    believed_keys,
+    importance_notes,
+    ratio_check,
+)
 from brace_diag.estimators.importance_state import ImportanceState
 from brace_diag.results_importance import ImportanceProducts, ImportanceSettings, KeyedWeights
 from brace_diag.rollouts import Rollouts
@@ -105,6 +110,6 @@ def _result(
         abs_by_position=own.abs_by_position,
         abs_by_horizon=own.abs_by_horizon,
         invalid=invalid,
-        by=by,
+        by=believed_keys(by, ratio),
         notes=(*notes, *reading.key_notes(settings.by, settings.staleness)),
     )

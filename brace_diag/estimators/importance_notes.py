@@ -13,6 +13,7 @@ from brace_diag.quality import DataQuality
 from brace_diag.results import Curve, Estimate
 from brace_diag.results_importance import (
     ImportanceSettings,
+    KeyedWeights,
     RatioCheck,
     Verdict,
     WeightFigures,
@@ -99,6 +100,22 @@ def _small_cause(own: ImportanceEstimates, signs: LogSigns) -> str:
     return "a support slightly cut, or a small difference between the engines"
 
 
+def believed_keys(by: tuple[KeyedWeights, ...], ratio: RatioCheck) -> tuple[KeyedWeights, ...]:
+    """Figures of keys, marked as those of the whole log are."""
+    names = _unbelieved(ratio.verdict)
+    reason = ratio.verdict.replace("_", " ")
+    return tuple(replace(one, figures=mark_figures(one.figures, reason, names)) for one in by)
+
+
+def _unbelieved(verdict: Verdict) -> frozenset[str]:
+    """Figures that a verdict takes the trust from."""
+    if verdict in ("importance_ratio", "unknown", "no_staleness"):
+        return frozenset()
+    if verdict == "miscalibrated":
+        return PRODUCTS
+    return frozenset(WeightFigures.__dataclass_fields__) - {"mean_weight", "u_control"}
+
+
 def believed(own: ImportanceEstimates, ratio: RatioCheck) -> tuple[ImportanceEstimates, str | None]:
     """The estimates, marked unreliable where w is no ratio, and why no figure can be believed."""
     if ratio.verdict == "no_staleness":
@@ -111,13 +128,12 @@ def believed(own: ImportanceEstimates, ratio: RatioCheck) -> tuple[ImportanceEst
     reason = ratio.verdict.replace("_", " ")
     if ratio.verdict == "miscalibrated":
         return _marked(own, reason, PRODUCTS), None
-    every = frozenset(WeightFigures.__dataclass_fields__) - {"mean_weight", "u_control"}
     w = own.figures.mean_weight
     told = {
         "engine_mismatch": f"engine mismatch: mean pi/mu is {w.value:.4f}, not 1, so mu is not the "
         f"sampler that drew these tokens; {ratio.cause}"
     }
-    return _marked(own, reason, every), told.get(ratio.verdict, ratio.cause)
+    return _marked(own, reason, _unbelieved(ratio.verdict)), told.get(ratio.verdict, ratio.cause)
 
 
 def mark_figures(figures: WeightFigures, reason: str, names: frozenset[str]) -> WeightFigures:

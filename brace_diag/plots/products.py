@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from matplotlib.ticker import (
     FuncFormatter,
     LogLocator,
     MaxNLocator,
+    NullFormatter,
     NullLocator,
 )
 
 from brace_diag.plots import style
 from brace_diag.plots.gap import explain
-from brace_diag.plots.layout import Panel, fit_left, header, stack
+from brace_diag.plots.layout import Panel, figure_of, fit_left, header, stack
 from brace_diag.plots.products_data import ProductsData, products_data
 from brace_diag.plots.products_words import basis, cautions, numbers, products_finding
 from brace_diag.plots.words import percent, plain
@@ -81,9 +83,10 @@ def products_figure(
             log_product_panel(stacked[0], data)
             spread_panel(stacked[1], data)
             coverage_panel(stacked[2], data)
-            _length_axis(stacked[0], data)
             stacked[-1].set_xlabel("window length n, in policy tokens")
         fit_left(figure, stacked)
+        if data.reason is None:
+            _length_axis(stacked[0], data)
     return figure
 
 
@@ -143,11 +146,20 @@ def coverage_panel(axes: Axes, data: ProductsData) -> None:
 
 
 def _length_axis(axes: Axes, data: ProductsData) -> None:
+    """Powers of two on a log axis, every so-manieth with a label where they stand close."""
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(data.n.tolist()))
-    axes.xaxis.set_major_formatter(FixedFormatter([f"{int(n):,}" for n in data.n]))
-    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(0.8, 1.25 * float(data.n[-1]))
+    names = [f"{int(n):,}" for n in data.n]
+    inches = float(axes.get_window_extent().width) / figure_of(axes).dpi
+    size = style.Type.at(float(figure_of(axes).get_figwidth())).small
+    # A DejaVu digit is .636 em wide; one em is left between two labels.
+    wide = (0.636 * max(map(len, names)) + 1.0) * size / 72.0
+    stride = max(1, math.ceil(wide * len(names) / inches))
+    shown = list(range(len(names) - 1, -1, -stride))
+    axes.xaxis.set_major_locator(FixedLocator([float(data.n[i]) for i in shown]))
+    axes.xaxis.set_major_formatter(FixedFormatter([names[i] for i in shown]))
+    axes.xaxis.set_minor_locator(FixedLocator(data.n.tolist()))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _seen_handles(data: ProductsData) -> list[Artist]:

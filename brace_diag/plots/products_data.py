@@ -11,6 +11,7 @@ import numpy.typing as npt
 from brace_diag.plots.gap_data import number
 from brace_diag.results import Cell, Curve, Estimate
 from brace_diag.results_importance import ImportanceProducts
+from brace_diag.settings import GateThresholds
 
 Array = npt.NDArray[np.float64]
 
@@ -25,7 +26,8 @@ class ProductsData:
 
     Attributes:
         n: window length in tokens.
-        mean, mean_low, mean_high: mean log-product of the windows and its interval.
+        mean, mean_low, mean_high: mean log-product of the windows and its interval, where clusters
+            are enough for one.
         low, high: the central part of the windows.
         observed_sd, sd_low, sd_high: standard deviation of the windows' log-products and its
             interval.
@@ -66,8 +68,8 @@ def products_data(result: ImportanceProducts) -> ProductsData:
     return ProductsData(
         n=_column(cells, lambda cell: cell.low),
         mean=_column(cells, lambda cell: cell.estimate.value),
-        mean_low=_column(cells, lambda cell: cell.estimate.ci_low),
-        mean_high=_column(cells, lambda cell: cell.estimate.ci_high),
+        mean_low=_column(cells, lambda cell: _end(cell, "ci_low")),
+        mean_high=_column(cells, lambda cell: _end(cell, "ci_high")),
         low=companion(cells, "quantile_low"),
         high=companion(cells, "quantile_high"),
         observed_sd=companion(cells, "observed_sd"),
@@ -164,6 +166,13 @@ def place_data(curve: Curve) -> PlaceData:
         share_high=companion(cells, "extreme_share", "ci_high"),
         n_tokens=_column(cells, lambda cell: float(cell.estimate.n_tokens)),
     )
+
+
+def _end(cell: Cell, field: str) -> float | None:
+    """An end of the mean's interval; a few clusters give one that would only stretch the frame."""
+    enough = cell.estimate.n_clusters >= GateThresholds().min_clusters
+    value: float | None = getattr(cell.estimate, field) if enough else None
+    return value
 
 
 def companion(cells: Sequence[Cell], name: str, field: str = "value") -> Array:

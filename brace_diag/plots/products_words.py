@@ -52,12 +52,20 @@ def place_finding(result: ImportanceProducts, start: PlaceData, end: PlaceData) 
         return "No |log w| to draw on this log"
     if result.invalid is not None:
         return CANNOT_TELL
-    ratio = float(np.nanmax(start.mean) / max(float(np.nanmin(start.mean)), 1e-300))
-    at = int(start.x[int(np.nanargmax(start.mean))])
+    return _place_of_most(start)
+
+
+def _place_of_most(data: PlaceData) -> str:
+    """Where |log w| is largest, if the intervals of the largest and the smallest lie apart."""
+    if not np.nanmax(data.mean) > 0.0:
+        return "|log w| is 0 at every position"
+    most, least = int(np.nanargmax(data.mean)), int(np.nanargmin(data.mean))
+    if not data.mean_low[most] > data.mean_high[least]:
+        middle = float(np.nanmedian(data.mean))
+        return f"|log w| is alike at all positions as far as can be told, about {middle:.2g}"
     return (
-        f"|log w| is largest around position {at:,}, {ratio:.1f} times its smallest"
-        if np.nanmax(start.mean) > 0.0
-        else "|log w| is 0 at every position"
+        f"|log w| goes from {data.mean[least]:.2g} at position {int(data.x[least]):,} to "
+        f"{data.mean[most]:.2g} at position {int(data.x[most]):,}"
     )
 
 
@@ -109,8 +117,11 @@ def numbers(result: ImportanceProducts) -> str:
 
 
 def short(estimate: Estimate) -> str:
-    """Three significant digits with a true minus."""
-    return "none" if estimate.value is None else f"{estimate.value:.3g}".replace("-", "−")
+    """Three significant digits with a true minus; whole from 1,000 on."""
+    if estimate.value is None:
+        return "none"
+    large = abs(estimate.value) >= 1000.0
+    return f"{estimate.value:{',.0f' if large else '.3g'}}".replace("-", "−")
 
 
 def shares(value: float | None) -> str:

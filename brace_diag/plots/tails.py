@@ -80,7 +80,8 @@ def tail_panel(axes: Axes, data: TailsData) -> None:
                      label="extreme")  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(float(data.x[0]), float(data.x[-1]))
+    reach = [float(data.x[-1]), *(1.2 * at for _, at, _ in data.caps)]
+    axes.set_xlim(float(data.x[0]), max(reach))
     least = np.nanmin(np.concatenate([up, down]))
     axes.set_ylim(0.5 * float(least), 1.4)
     axes.set_ylabel("share of tokens")

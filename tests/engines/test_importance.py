@@ -13,7 +13,13 @@ from brace_diag import importance_products
 from brace_diag.errors import InputError, SchemaError
 from brace_diag.results_importance import ImportanceProducts
 from brace_diag.rollouts import Rollouts
-from brace_diag.tabular import LatentFamily, RatioNoise, sample_log
+from brace_diag.tabular import (
+    LatentFamily,
+    RatioNoise,
+    log_product_moments,
+    mean_abs_log_w,
+    sample_log,
+)
 
 Columns = Callable[..., dict[str, Any]]
 
@@ -84,6 +90,30 @@ def test_an_exact_ratio_passes_its_checks() -> None:
         assert 0 < f.ess_rollout.value < f.ess_token.value < 1
         assert f.ess_token_capped.value is not None
         assert f.ess_token_capped.value >= f.ess_token.value
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_exact_m() -> None:
+    """E log w and E|log w| of a solved family, 200 logs of 64 prompts drawn from a pool of 128."""
+    rng = np.random.default_rng(5)
+    mdp = LatentFamily(n_prompts=128, horizon=64, drift=0.05).build(rng)
+    sums, _ = log_product_moments(mdp)
+    exact = {
+        "m_uncapped": sums[np.arange(128), 0, mdp.x0].mean() / 64,
+        "mean_abs_log_w": mean_abs_log_w(mdp),
+        "mean_weight": 1.0,
+        "u_control": 0.0,
+    }
+    covered = dict.fromkeys(exact, 0)
+    for _ in range(200):
+        log = sample_log(mdp, 64, 4, rng, pool=True)
+        figures = importance_products(Rollouts.from_arrow(log.to_table())).figures
+        for name, truth in exact.items():
+            own = getattr(figures, name)
+            covered[name] += own.ci_low <= truth <= own.ci_high
+    for name, hits in covered.items():
+        # .95 by 200 draws has a standard error of .015; the prompts' drift is skewed.
+        assert 0.91 <= hits / 200 <= 0.99, name
 
 
 def test_noise_in_the_log_probs_is_miscalibrated_and_blocks_products() -> None:
@@ -312,6 +342,16 @@ def test_settings_out_of_range_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=words):
         importance_products(Rollouts.from_lists(**columns()), **change)
+
+
+def test_keys_share_the_verdict_on_the_weights(columns: Columns) -> None:
+    made = columns(drift=0.0) | {"step": [0] * 48 + [3] * 48}
+    made["pi_logprobs"] = [m + np.float32(np.log(0.95)) for m in made["mu_logprobs"]]
+    result = importance_products(Rollouts.from_lists(**made), by="step")
+    for entry in result.by:
+        assert entry.figures.m.reason == "engine mismatch"
+        assert not entry.figures.ess_token.reliable
+        assert entry.figures.mean_weight.reliable
 
 
 def test_threads_and_batches_change_nothing(columns: Columns) -> None:

@@ -146,6 +146,23 @@ def test_places_are_drawn_from_both_ends(products: Make) -> None:
     assert len(calm.axes) == 1
 
 
+def test_a_title_names_a_place_only_where_intervals_part(products: Make) -> None:
+    result = products()
+    assert "alike at all positions" in texts(place_figure(result))
+    cells = list(result.abs_by_position.cells)
+    first = replace(cells[0].estimate, value=0.9, ci_low=0.8, ci_high=1.0)
+    cells[0] = replace(cells[0], estimate=first)
+    steep = replace(result, abs_by_position=replace(result.abs_by_position, cells=tuple(cells)))
+    assert "to 0.9 at position 0" in texts(place_figure(steep))
+
+
+def test_caps_beyond_every_token_are_still_seen(products: Make) -> None:
+    result = products(drift=0.01)
+    assert result.figures.clip_rho_bar.value == 0.0
+    (axes,) = tails_figure(result).axes
+    assert axes.get_xlim()[1] > np.log(1.2)
+
+
 @pytest.mark.parametrize("make", FIGURES)
 @pytest.mark.parametrize("size", [(7.0, 5.0), SINGLE_COLUMN])
 @pytest.mark.parametrize("extreme", [False, True])
