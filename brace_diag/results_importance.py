@@ -121,7 +121,7 @@ class Tails:
     """Both tails of log w.
 
     Attributes:
-        lowest, highest: extremes; None without tokens.
+        lowest, highest: extremes, -inf where pi cannot draw a token; None without tokens.
         quantiles: probability -> quantile of log w, from bins an eighth of an octave wide.
         magnitude: edges of |log w|; above, below: share of tokens with log w >= and <= minus each.
         n_extreme: tokens with |log w| > 5; carriers: what carries them, the largest shares first.
@@ -304,9 +304,13 @@ def _ratio(ratio: RatioCheck) -> dict[str, Any]:
     }
 
 
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
 def _tails(tails: Tails) -> dict[str, Any]:
     return {
-        "lowest": tails.lowest,
+        "lowest": _finite(tails.lowest),
         "highest": tails.highest,
         "quantiles": [{"probability": p, "value": q} for p, q in tails.quantiles.items()],
         "n_extreme": tails.n_extreme,

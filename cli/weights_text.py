@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,8 @@ def _sentence(result: ImportanceProducts) -> str:
         text += f"The mean product falls to one half within {number(half.value, half.se)} tokens"
     if horizon.value is not None:
         text += f"; exp(n m) is {eps:g} after {number(horizon.value, horizon.se)}"
+    if result.ratio.verdict == "miscalibrated":
+        return f"{text}. But w is no exact ratio here, and none of this is to be believed."
     return f"{text}."
 
 
@@ -117,15 +120,18 @@ def _rows(
         Column(head, [name for name, _, _ in rows], left=True),
         Column("", on_the_point(values)),
         Column(_percent(result), on_the_point(ends)),
-        Column("", [_meaning(meaning, e) for _, e, meaning in rows], left=True),
+        Column("", [_meaning(meaning, e, result) for _, e, meaning in rows], left=True),
     ]
     return table(columns, terminal)
 
 
-def _meaning(meaning: str, estimate: Estimate) -> str:
-    """The meaning of a figure, and why it is not there or not to be relied on."""
+def _meaning(meaning: str, estimate: Estimate, result: ImportanceProducts) -> str:
+    """The meaning of a figure, and why it is not there or not to be relied on, told once."""
     if estimate.reliable:
         return meaning
+    told = result.figures.m
+    if estimate.reason == told.reason and estimate is not told:
+        return f"{meaning} ({'none' if estimate.value is None else 'unreliable'})"
     if estimate.value is None:
         return f"{meaning}: {estimate.reason}"
     return f"{meaning} (unreliable: {estimate.reason})"
@@ -152,6 +158,8 @@ def _products(result: ImportanceProducts, terminal: Terminal) -> list[str]:
 
 def _log_products(result: ImportanceProducts, terminal: Terminal) -> list[str]:
     cells = result.log_products.cells
+    if not cells:
+        return []
     level = f"{100 * result.settings.level:g}%"
     head = (
         f"Log-product of n tokens at c_bar = {result.settings.c_bar:g}: seen, and forecast as "
@@ -205,7 +213,7 @@ def _ratio(result: ImportanceProducts, terminal: Terminal) -> list[str]:
     words, style = VERDICTS[result.ratio.verdict]
     told = terminal.paint(words, style)
     lines = [terminal.paint("Is w = pi/mu an importance ratio?", "bold") + f" {told}"]
-    if result.ratio.cause is not None and result.ratio.verdict not in ("misaligned", "copied"):
+    if result.ratio.verdict in ("engine_mismatch", "miscalibrated"):
         lines += terminal.paragraph(f"likely cause: {result.ratio.cause}", "  ", "  ")
     rows = [(symbol, getattr(result.figures, name), text) for name, symbol, text in RATIO]
     if result.noise_floor.value is not None:
@@ -222,7 +230,7 @@ def _shares(result: ImportanceProducts, terminal: Terminal) -> list[str]:
         Column("share of all", [name for name, _, _ in rows], left=True),
         Column("", [_share(e.value) for _, e, _ in rows]),
         Column(_percent(result), [_share_ends(e) for _, e, _ in rows]),
-        Column("", [_meaning(text, e) for _, e, text in rows], left=True),
+        Column("", [_meaning(text, e, result) for _, e, text in rows], left=True),
     ]
     k, limit = result.pareto_k, result.pareto_k_limit
     tail = "cannot be fitted" if k is None else f"{short(k)}, trusted up to {short(limit)}"
@@ -250,7 +258,7 @@ def _tails(result: ImportanceProducts, terminal: Terminal) -> list[str]:
     quantiles = [(f"{100 * p:g}%", q) for p, q in tails.quantiles.items()]
     columns = [
         Column("", ["log w"], left=True),
-        Column("least", [number(tails.lowest)]),
+        Column("least", [_least(tails.lowest)]),
         *(
             Column(name, [number(q)], rank=1 if name not in ("1%", "50%", "99%") else 0)
             for name, q in quantiles
@@ -260,6 +268,10 @@ def _tails(result: ImportanceProducts, terminal: Terminal) -> list[str]:
     lines += table(columns, terminal)
     lines.append(f"  {counted(tails.n_extreme, 'token')} with |log w| > 5")
     return lines + _carriers(tails, terminal)
+
+
+def _least(value: float) -> str:
+    return number(value) if math.isfinite(value) else "-inf"
 
 
 WHERE = {"token_id": "token id", "position": "position", "horizon": "tokens before the last"}

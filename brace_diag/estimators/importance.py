@@ -180,7 +180,7 @@ def _root(squared: Estimate) -> Estimate:
     """The root of a variance estimate, 0 where that is negative; its interval is mapped."""
     if squared.value is None:
         why = "one prompt only: nothing to compare"
-        return replace(squared, reason=why if squared.n_clusters < 2 else squared.reason)
+        return replace(squared, reason=why if squared.n_clusters == 1 else squared.reason)
     value = math.sqrt(max(squared.value, 0.0))
     return replace(
         squared,
@@ -207,7 +207,9 @@ def _of_age(context: Context, name: str, method: str) -> Estimate:
 def _half_life(context: Context, windows: ie.Windows, cap: int) -> Estimate:
     made = ie.half_life(windows, cap)
     reach = 2 ** max(int(np.sum(windows.counts >= ie.MIN_WINDOWS)) - 1, 0)
-    missing = None if made is not None else f"E[C] stays above 1/2 up to {reach} tokens"
+    missing = None
+    if made is None and len(windows.counts):
+        missing = f"E[C] stays above 1/2 up to {reach} tokens"
     jack = made or Jackknife(np.array([np.nan]), np.zeros((0, 1)), np.zeros(1, np.int64))
     shown = context.settings.c_bar if cap == k.CHOSEN else 1.0
     return context.maker.estimate(

@@ -35,7 +35,7 @@ class Context:
 
     def missing(self, name: str) -> str | None:
         if name in OF_LOGS and self.n_zero:
-            return f"pi gives {self.n_zero} sampled tokens weight 0: their log w is -inf"
+            return f"pi cannot draw {self.n_zero} of the sampled tokens: their log w is -inf"
         if name == "chi2_token" and self.overflow:
             return "the squared weights overflow float64"
         return None

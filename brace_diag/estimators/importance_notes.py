@@ -85,7 +85,10 @@ def _cause(own: ImportanceEstimates, signs: LogSigns) -> str:
             "pi gives the sampled tokens less probability than mu on average: temperature, a cut "
             "support, shifted routing or columns of different tokens"
         )
-    return "temperature, raw log-probs, shifted routing or noise differ between sampler and trainer"
+    return (
+        "temperature, raw log-probs, shifted routing or noise differ between sampler and "
+        "trainer, or the columns are of different tokens"
+    )
 
 
 def _small_cause(own: ImportanceEstimates, signs: LogSigns) -> str:

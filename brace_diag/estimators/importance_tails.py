@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from brace_diag.estimators import importance_bins as bins
-from brace_diag.estimators.importance_kernels import EXTREME
+from brace_diag.estimators.importance_kernels import EXTREME, N_ZERO
 from brace_diag.estimators.importance_state import ImportanceState
 from brace_diag.results_importance import Carrier, Tails
 from brace_diag.settings import cell_edges
@@ -22,11 +24,13 @@ ENOUGH = 10
 def tails_of(state: ImportanceState) -> Tails:
     """Tails of a finished state."""
     n = int(state.token_counts.sum())
+    # Sums hold log 0 at a finite floor; here it is what it is.
+    lowest = -math.inf if state.sums.array[:, 0, N_ZERO].any() else state.lowest
     carriers = _carriers(state)
     n_extreme = round(float(state.positions.array[:, :, 2].sum()))
     q = {p: bins.quantile(state.token_counts, p) if n else None for p in PROBABILITIES}
     return Tails(
-        lowest=state.lowest if n else None,
+        lowest=lowest if n else None,
         highest=state.highest if n else None,
         quantiles=q,
         magnitude=tuple(bins.magnitudes().tolist()),

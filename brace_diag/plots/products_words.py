@@ -39,7 +39,8 @@ def tails_finding(result: ImportanceProducts, data: TailsData) -> str:
         return f"No tails to draw: {data.reason}"
     tails = result.tails
     assert tails.lowest is not None and tails.highest is not None
-    ends = f"log w runs from {signed(tails.lowest)} to {signed(tails.highest)}"
+    low = signed(tails.lowest) if np.isfinite(tails.lowest) else "−∞"
+    ends = f"log w runs from {low} to {signed(tails.highest)}"
     clipped = [f"{shares(e.value)} above {name}̄" for name, _, e in data.caps if e.value is not None]
     return f"{ends}; {' and '.join(clipped)}" if clipped else ends
 

@@ -173,6 +173,14 @@ def test_an_engine_mismatch_withholds_the_verdict(cli: Cli, log_of: LogOf) -> No
     assert document["results"]["m"]["reliable"] is False
 
 
+def test_a_miscalibrated_log_says_so_at_once(cli: Cli, log_of: LogOf) -> None:
+    rows = pq.read_table(log_of())["mu_logprobs"].to_pylist()
+    path = log_of(pi_logprobs=[[x + 0.008 for x in row] for row in rows])
+    outcome = cli("weights", path)
+    assert "none of this is to be believed" in outcome.out.splitlines()[0]
+    assert "not quite: miscalibrated" in outcome.out
+
+
 def test_a_forced_token_is_named(cli: Cli, log_of: LogOf) -> None:
     table = pq.read_table(log_of())
     mu, pi = table["mu_logprobs"].to_pylist(), table["pi_logprobs"].to_pylist()

@@ -245,8 +245,10 @@ def test_a_token_that_pi_cannot_draw_leaves_no_mean_of_logs(columns: Columns) ->
     made["pi_logprobs"][5][2] = -np.inf
     result = importance_products(Rollouts.from_lists(**made))
     assert result.figures.m.value is None
-    assert result.figures.m.reason == "pi gives 1 sampled tokens weight 0: their log w is -inf"
+    assert result.figures.m.reason == "pi cannot draw 1 of the sampled tokens: their log w is -inf"
     assert result.figures.usable_horizon.value is None
+    assert result.tails.lowest == -math.inf
+    assert result.to_dict()["tails"]["lowest"] is None
     assert result.figures.mean_weight.value == pytest.approx(1.0, abs=0.02)
     assert result.log_products.cells[0].estimate.value is None
     assert result.half_life_one.value is None or result.half_life_one.value > 0
