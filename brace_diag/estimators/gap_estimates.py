@@ -2,10 +2,11 @@
 
 For start s and later cells L, with D̄_L = ΣD/n over the cell and a the shift of the baseline,
 
-    b(s) = Σ_L (n_L / (n_s H_L)) [ΣhuD - a Σzhu - (D̄_L - a z̄_L) Σhu],
+    b(s) = Σ_L 1/(n_s h̄_L) [ΣhuD - a Σzhu - (D̄_L - a z̄_L) Σhu],
 
-H_L = Σh for the self-normalised weights (wdr), n_L for `doubly_robust` (h = C) and `first_order`
-(h = 1). The controls u have mean 0, so any constant baseline leaves the estimate's mean alone.
+h̄_L = mean of h over the cell's positions and all rollouts that reached s, products frozen where a
+response has ended, for the self-normalised weights (wdr); 1 for `doubly_robust` (h = C) and
+`first_order` (h = 1). The controls u have mean 0, so any constant baseline leaves the mean alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from brace_diag.estimators import gap_kernels as kernels
 from brace_diag.estimators.gap_replicates import start_replicates
 from brace_diag.estimators.gap_state import GapState
+from brace_diag.settings import cell_edges
 from brace_diag.sums import Jackknife, from_replicates, jackknife
 
 Array = npt.NDArray[np.float64]
@@ -64,6 +66,17 @@ def later_cells(state: GapState, start: int) -> tuple[Groups, Groups]:
     return later, later * (later + 1) // 2 + start
 
 
+def cell_spans(state: GapState, later: Groups) -> Array:
+    """First token and end of cells, (n_later, 2), the last cut at the longest rollout.
+
+    Empty off the position axis: by horizon and by relative position every rollout reaches the end.
+    """
+    if state.axis != "position":
+        return np.zeros((0, 2))
+    edges = np.minimum(cell_edges(state.longest), state.longest).astype(np.float64)
+    return np.stack([edges[later], edges[later + 1]], axis=1)
+
+
 def gap_jackknife(state: GapState, shift: float) -> GapJackknife:
     """Jackknife every output at every start of a state over one common list of groups."""
     counts = state.starts.array[:, :, 0]
@@ -77,8 +90,8 @@ def gap_jackknife(state: GapState, shift: float) -> GapJackknife:
         later, rows = later_cells(state, int(start))
         theta = np.empty((1 + len(groups), N_OUT))
         start_replicates(
-            pairs, cells, starts, all_pairs, all_cells, all_starts, later, rows, start, groups,
-            shift, theta,
+            pairs, cells, starts, all_pairs, all_cells, all_starts, later, rows,
+            cell_spans(state, later), start, groups, shift, theta,
         )  # fmt: skip
         tokens.append(round(float(all_pairs[rows, kernels.FIRST_ORDER].sum())))
         present = np.repeat(counts[groups, start][:, None] > 0.5, N_OUT, axis=1)
@@ -179,8 +192,10 @@ def prompt_second_moment(state: GapState, shift: float) -> Jackknife | None:
     width = 3 * (int(octave.max()) + 1)
     low = np.tril_indices(width)
 
-    def second_moment(u: Array, pairs: Array, cells: Array) -> Array:
-        contrast = _octave_contrast(octave, shift, pairs, cells)
+    spans = cell_spans(state, later)
+
+    def second_moment(u: Array, pairs: Array, cells: Array, starts: Array) -> Array:
+        contrast = _octave_contrast(octave, spans, shift, pairs, cells, starts[:, 0])
         packed = u[:, 1 : 1 + len(low[0])] / u[:, :1]
         double = np.where(low[0] == low[1], 1.0, 2.0)
         products = contrast[:, low[0]] * contrast[:, low[1]] * double
@@ -194,19 +209,25 @@ def prompt_second_moment(state: GapState, shift: float) -> Jackknife | None:
         u_sums,
         state.pairs.array[:, rows],
         state.cells.array[:, later],
+        state.starts.array[:, 0],
     )
 
 
-def _octave_contrast(octave: Groups, shift: float, pairs: Array, cells: Array) -> Array:
-    """Weights of (ΣhuD, Σhu, zΣhu) by octave in a rollout's contribution, (replicates, 3 · "
-    "octaves)."""
+def _octave_contrast(
+    octave: Groups, spans: Array, shift: float, pairs: Array, cells: Array, n_start: Array
+) -> Array:
+    """Weights of (ΣhuD, Σhu, zΣhu) by octave in a contribution, (replicates, 3 · octaves)."""
+    frozen, frozen_length = pairs[:, :, kernels.FROZEN], pairs[:, :, kernels.FROZEN + 1]
+    width = spans[:, 1] - spans[:, 0]
+    ended = np.cumsum(frozen, axis=1) - frozen
+    weight = pairs[:, :, kernels.WDR] + spans[:, 1] * frozen - frozen_length + ended * width
     n_octaves = int(octave.max()) + 1
     contrast = np.zeros((len(pairs), 3 * n_octaves))
     with np.errstate(all="ignore"):
         for k in range(n_octaves):
             inside = octave == k
-            n = pairs[:, inside, kernels.FIRST_ORDER].sum(axis=1)
-            h = pairs[:, inside, kernels.WDR].sum(axis=1)
+            n = n_start * width[inside].sum()
+            h = weight[:, inside].sum(axis=1)
             count = cells[:, inside, 0].sum(axis=1)
             alpha = np.where(h > 0, n / h, 0.0)
             d_bar = np.where(count > 0, cells[:, inside, 1].sum(axis=1) / count, 0.0)

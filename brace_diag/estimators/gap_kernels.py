@@ -18,7 +18,9 @@ import numpy as np
 from numba import njit, prange
 
 from brace_diag.estimators.gap_cells import (
+    MAX_LOG_W,
     N_RELATIVE,
+    POSITION,
     TAME,
     capped_sums,
     cell_bounds,
@@ -35,7 +37,10 @@ from brace_diag.estimators.gap_cells import (
 # Features of one (start, cell) pair: four weights h, each with Σh, Σhu, ΣhuD, z Σhu. The wider cap
 # is kept for the first start only, where it tells saturation.
 WDR, WDR_WIDE, DOUBLY_ROBUST, FIRST_ORDER = 0, 4, 8, 12
-N_PAIR = 16
+# Then, on the pair of a start and the cell in which a rollout ends: Σh and Σ h · length of its
+# products frozen at the end, for the two capped weights (position axis only).
+FROZEN = 16
+N_PAIR = 20
 # Features of one cell: tokens, ΣD, z · tokens.
 N_CELL = 3
 # Features of one start: rollouts, V, G, S, D², S².
@@ -183,6 +188,18 @@ def _add_pairs(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _add_ends(pairs, g, ids, n, n_starts, all_starts, before, length, taus):  # type: ignore[no-untyped-def]
+    """Add the products with which a rollout ends, for the mean of h over all that started."""
+    for s in range(n_starts):
+        c = math.exp(min(before[n] - before[s], MAX_LOG_W))
+        row = pair_index(ids[s], ids[n - 1]) if all_starts else ids[n - 1]
+        for j in range(2 if s == 0 else 1):
+            h = min(c, taus[j])
+            pairs[g, row, FROZEN + 2 * j] += h
+            pairs[g, row, FROZEN + 2 * j + 1] += h * length
+
+
+@njit(cache=True, nogil=True)
 def _one_rollout(  # type: ignore[no-untyped-def]
     first,
     length,
@@ -251,6 +268,8 @@ def _one_rollout(  # type: ignore[no-untyped-def]
         gud,
         log_product,
     )
+    if axis == POSITION:
+        _add_ends(pairs, g, ids, n, n_starts, all_starts, before, length, taus)
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -36,14 +36,20 @@ def doubly_robust_return(sample: Sample, rewards: Array, bootstrap: float, gamma
     return out
 
 
-def state_weights(sample: Sample, start: int, weight: Weight, tau: float) -> Array:
-    """h_l for l = start .. T-1: 1, C or min(C, tau) with C = Π_{start<=i<l} w_i."""
-    out = np.empty(len(sample.log_w) - start)
+def state_weights(
+    sample: Sample, start: int, weight: Weight, tau: float, until: int | None = None
+) -> Array:
+    """h_l for l = start .. until-1: 1, C or min(C, tau) with C = Π_{start<=i<l} w_i.
+
+    `until` is the length unless given; beyond the length C stays what it was at the end.
+    """
+    stop = len(sample.log_w) if until is None else until
+    out = np.empty(stop - start)
     log_c = 0.0
-    for j, log_w in enumerate(sample.log_w[start:]):
+    for j in range(stop - start):
         c = math.exp(min(log_c, 709.0))
         out[j] = {"first_order": 1.0, "doubly_robust": c, "wdr": min(c, tau)}[weight]
-        log_c += log_w
+        log_c += sample.log_w[start + j] if start + j < len(sample.log_w) else 0.0
     return out
 
 
@@ -57,17 +63,19 @@ def gap_at(
     """b(start) with per-token normalisers and the baseline of the OTHER prompts.
 
     b = mean over rollouts alive at `start` of Σ_{l>=start} γ^(l-start) h_l u_l A_l, where h_l is
-    divided by its mean over rollouts alive at l (wdr only) and A_l = D_l - mean of D_l over the
+    divided (wdr only) by its mean over all rollouts alive at `start`, with products frozen where a
+    response has ended, and A_l = D_l - mean of D_l over the
     other prompts' rollouts alive at l, D = G - V.
 
     Returns: the gap and every alive rollout's contribution, in order.
     """
     alive = [s for s in samples if len(s.log_w) > start]
-    weights = [state_weights(s, start, weight, tau) for s in alive]
+    longest = max(len(s.log_w) for s in alive)
+    weights = [state_weights(s, start, weight, tau, longest) for s in alive]
     contributions = np.zeros(len(alive))
-    for at in range(start, max(len(s.log_w) for s in alive)):
+    for at in range(start, longest):
         there = [i for i, s in enumerate(alive) if len(s.log_w) > at]
-        mean_h = float(np.mean([weights[i][at - start] for i in there])) if weight == "wdr" else 1.0
+        mean_h = float(np.mean([h[at - start] for h in weights])) if weight == "wdr" else 1.0
         prompts = np.array([alive[i].prompt for i in there])
         differences = np.array([alive[i].returns[at] - alive[i].values[at] for i in there])
         others = {p: differences[prompts != p] for p in set(prompts.tolist())}
@@ -90,21 +98,23 @@ def gap_in_cells(
 ) -> float:
     """The same with one normaliser and one baseline for each later cell, as the sums have it."""
     alive = [s for s in samples if len(s.log_w) > start]
+    longest = max(len(s.log_w) for s in samples)
+    weights = [state_weights(s, start, weight, tau, longest) for s in alive]
     total = 0.0
-    for low, high in pairwise(edges.tolist()):
-        if low < start:
+    for low, end in pairwise(edges.tolist()):
+        high = min(end, longest)
+        if low < start or low >= high:
             continue
-        h, hu, hud, d = [], [], [], []
-        for s in alive:
-            weights = state_weights(s, start, weight, tau)
-            for at in range(int(low), min(int(high), len(s.log_w))):
+        mean_h = float(np.mean([h[low - start : high - start] for h in weights]))
+        hu, hud, d = [], [], []
+        for s, h in zip(alive, weights, strict=True):
+            for at in range(low, min(high, len(s.log_w))):
                 difference = s.returns[at] - s.values[at]
-                discounted = gamma ** (at - start) * weights[at - start] * math.expm1(s.log_w[at])
-                h.append(weights[at - start])
+                discounted = gamma ** (at - start) * h[at - start] * math.expm1(s.log_w[at])
                 hu.append(discounted)
                 hud.append(discounted * difference)
                 d.append(difference)
-        if h:
-            norm = len(h) / sum(h) if weight == "wdr" else 1.0
+        if d:
+            norm = 1.0 / mean_h if weight == "wdr" else 1.0
             total += norm * (sum(hud) - sum(d) / len(d) * sum(hu))
     return total / len(alive)

@@ -73,6 +73,7 @@ class GapState:
         pairs: (group, pair of cells, kernels.N_PAIR), or (group, cell, .) for position 0;
             cells: (group, cell, kernels.N_CELL); starts: (group, cell, kernels.N_START);
             rollouts: (group, 1, N_ROLLOUT).
+        longest: policy tokens of the longest rollout.
         table: within-prompt sums; weights, tails: Σ, Σ² and largest values of exp(S_t) by start.
     """
 
@@ -80,6 +81,7 @@ class GapState:
     gamma: float
     all_starts: bool
     spread: bool = True
+    longest: int = 0
     pairs: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_PAIR))
     cells: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_CELL))
     starts: GroupSums = field(default_factory=lambda: GroupSums(kernels.N_START))
@@ -106,6 +108,7 @@ class GapState:
         longest = int(batch.lengths[chosen].max(initial=0))
         if longest == 0:
             return
+        self.longest = max(self.longest, longest)
         edges = cell_edges(longest)
         n_cells = self._grow(len(edges) - 1)
         rows = np.zeros((batch.n_rollouts, N_ROLLOUT))
@@ -121,6 +124,7 @@ class GapState:
         same = (self.axis, self.gamma, self.all_starts, self.spread)
         if same != (other.axis, other.gamma, other.all_starts, other.spread):
             raise InputError("states of different axis, gamma, starts or spread cannot be added")
+        self.longest = max(self.longest, other.longest)
         for name in ("pairs", "cells", "starts", "rollouts", "table", "weights", "tails"):
             getattr(self, name).merge(getattr(other, name))
 
