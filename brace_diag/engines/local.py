@@ -36,8 +36,9 @@ def value_gap(
 
     The estimator is `wdr`: b(t) = mean over rollouts alive at t of Σ_{l>=t} γ^(l-t) h_l u_l A_l,
     u = w - 1, A = G - V less its mean over rollouts, h_l = min(C_{t:l}, 2) over its mean over all
-    rollouts that reached t (C frozen where a response has ended, so that a change of length under pi
-    is not divided away). Intervals are by cluster = prompt. b has the unit of the return; positive: pi is better than mu.
+    rollouts that reached t (C frozen where a response has ended, so that a change of length under
+    pi is not divided away). Intervals are by cluster = prompt. b has the unit of the return;
+    positive: pi is better than mu.
 
     Args:
         run: an opened run, or `Rollouts` (a list is read twice, so not a generator).

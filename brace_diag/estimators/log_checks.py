@@ -85,13 +85,14 @@ class LogProbe:
         """Shift of mu that fits pi far better than none, or None.
 
         A shift is named when its mean |pi_t - mu_(t+lag)| is under half of that without a shift,
-        over 100 tokens or more; three tokens do where the shifted columns agree to the last digit.
+        over 100 tokens or more, or under .8 of it over 2,000 (pi fits the token it is of best,
+        however stale it is); three tokens do where shifted columns agree to the last digit.
         """
         n = self.lag_sums[:, 2]
         with np.errstate(invalid="ignore", divide="ignore"):
             shifted, straight = self.lag_sums[:, 0] / n, self.lag_sums[:, 1] / n
         exact = (shifted < 1e-6) & (straight > 0.05) & (n >= 3)
-        clear = (shifted < 0.5 * straight) & (n >= 100)
+        clear = (shifted < 0.5 * straight) & (n >= 100) | (shifted < 0.8 * straight) & (n >= 2000)
         named = np.where(exact | clear, shifted, np.inf)
         best = int(np.argmin(named))
         return LAGS[best] if np.isfinite(named[best]) else None

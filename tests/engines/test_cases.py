@@ -1,6 +1,8 @@
 """Situations that people who read such logs have met, with the answer that they should get."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,12 @@ import pytest
 from brace_diag.engines.inspect import inspect_run
 from brace_diag.engines.local import value_gap
 from brace_diag.errors import SchemaError
+from brace_diag.readers import open_run
 from brace_diag.results import Check
 from brace_diag.rollouts import Rollouts
 
 Columns = Callable[..., dict[str, Any]]
+DEMO = Path(__file__).parents[2] / "brace_diag" / "data" / "demo.parquet"
 
 
 def check(rollouts: Rollouts | list[Rollouts], name: str) -> Check:
@@ -61,6 +65,17 @@ def test_a_shift_is_found_under_staleness_and_named_with_its_sign(
     shifted = [np.roll(pi, -lag) for pi in made["pi_logprobs"]]
     batch = Rollouts.from_lists(**(made | {"pi_logprobs": shifted}))
     assert f"MISALIGNED lag={lag:+d}" in check(batch, "alignment").message
+
+
+@pytest.mark.parametrize("lag", [-1, 1])
+def test_a_shift_is_found_in_a_real_stale_log(lag: int) -> None:
+    """A small vocabulary and 16 updates of staleness: the right shift fits only 1.6 times better."""
+    batch = next(iter(open_run(DEMO).rollouts()))
+    assert batch.pi_logprobs is not None
+    shifted = np.roll(batch.pi_logprobs.reshape(-1, 64), -lag, axis=1).ravel()
+    found = check(replace(batch, pi_logprobs=shifted), "alignment")
+    assert f"MISALIGNED lag={lag:+d}" in found.message
+    assert check(batch, "alignment").status == "ok"
 
 
 def test_a_very_stale_but_aligned_log_is_not_called_misaligned(columns: Columns) -> None:
