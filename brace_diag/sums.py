@@ -136,7 +136,7 @@ def from_replicates(theta: Array, present: npt.NDArray[np.bool_]) -> Jackknife:
         present: (n_groups, n_outputs) or (n_groups,): whether the group has data for the output.
     """
     value, replicates = theta[0], theta[1:]
-    has = np.broadcast_to(present.reshape(len(present), -1), replicates.shape)
+    has = np.broadcast_to(present if present.ndim == 2 else present[:, None], replicates.shape)
     n_groups = has.sum(axis=0)
     kept = np.where(has, replicates, 0.0)
     mean = kept.sum(axis=0) / np.maximum(n_groups, 1)

@@ -80,6 +80,14 @@ def test_jackknife_without_two_groups_has_no_error() -> None:
     assert np.isnan(jack.se[0])
 
 
+def test_jackknife_without_any_group_has_no_value() -> None:
+    for present in (np.zeros(N_GROUPS, bool), np.zeros((N_GROUPS, 1), bool)):
+        jack = jackknife(mean_of_sums, np.zeros((N_GROUPS, 2)), present=present)
+        assert np.isnan(jack.value[0])
+        assert jack.n_groups[0] == 0
+        assert np.isnan(jack.se[0])
+
+
 def test_an_output_counts_only_the_groups_that_hold_data_for_it() -> None:
     rng = np.random.default_rng(1)
     both = rng.normal(size=12)

@@ -69,7 +69,7 @@ def test_a_shift_is_found_under_staleness_and_named_with_its_sign(
 
 @pytest.mark.parametrize("lag", [-1, 1])
 def test_a_shift_is_found_in_a_real_stale_log(lag: int) -> None:
-    """A small vocabulary and 16 updates of staleness: the right shift fits only 1.6 times better."""
+    """Small vocabulary, 16 updates of staleness: the right shift fits only 1.6 times better."""
     batch = next(iter(open_run(DEMO).rollouts()))
     assert batch.pi_logprobs is not None
     shifted = np.roll(batch.pi_logprobs.reshape(-1, 64), -lag, axis=1).ravel()
