@@ -110,7 +110,8 @@ def _handles(result: ImportanceProducts, data: TailsData) -> list[list[Artist]]:
             Line2D([], [], color=style.MUTED, lw=style.LINE, linestyle=(0, (1, 1)), label=label)
         )
     if data.x[-1] > EXTREME:
-        label = f"|log w| = {EXTREME:g}: {result.tails.n_extreme:,} tokens beyond"
+        n = result.tails.n_extreme
+        label = f"|log w| = {EXTREME:g}: {n:,} token{'' if n == 1 else 's'} beyond"
         marks.append(
             Line2D([], [], color=style.EDGE, lw=style.LINE, linestyle=(0, (6, 2)), label=label)
         )

@@ -18,7 +18,7 @@ from brace_diag.plots.layout import Panel, figure_of, fit_left, header, stack
 from brace_diag.plots.products_data import PlaceData, place_data
 from brace_diag.plots.products_words import basis, cautions, place_finding, short
 from brace_diag.plots.scale import position_axis
-from brace_diag.plots.words import percent
+from brace_diag.plots.words import percent, plain
 from brace_diag.results_importance import ImportanceProducts
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -64,7 +64,9 @@ def place_figure(result: ImportanceProducts, *, size: style.Size = style.DOUBLE_
             panels.append(Panel(0.34 * (size[1] - top), "share of tokens with |log w| > 5"))
         stacked = stack(figure, panels, top=top, right=0.2, bottom=0.42)
         if not known:
-            explain(stacked[0], "No mean |log w| at any position")
+            cells = result.abs_by_position.cells
+            why = cells[0].estimate.reason if cells else "no rollout with weights"
+            explain(stacked[0], f"No mean |log w| at any position: {plain(why or 'unknown')}")
             stacked[0].set_xticks([])
             stacked[0].set_ylabel("E|log w|")
         else:
