@@ -51,7 +51,7 @@ def critic_basis(result: CriticFit) -> str:
         plain(elide(result.source)),
         f"{over.n_tokens:,} policy tokens",
         f"{over.n_rollouts:,} rollouts",
-        f"{over.n_clusters:,} prompts (clusters)",
+        f"{over.n_clusters:,} clusters of prompts",
         f"γ = {result.settings.gamma:g}",
         f"± {percent(result.settings.level)}",
     ]
@@ -63,7 +63,7 @@ def critic_cautions(result: CriticFit) -> list[str]:
     found = [] if result.invalid is None else [plain(result.invalid)]
     n, least = result.fit.mean_error.n_clusters, GateThresholds().min_clusters
     if 0 < n < least:
-        found.append(f"{n} prompts (clusters): intervals are rough below {least}.")
+        found.append(f"{n} clusters of prompts: intervals are rough below {least}.")
     return found
 
 

@@ -76,7 +76,7 @@ def basis(result: ImportanceProducts) -> str:
     parts = [
         f"{w.n_rollouts:,} rollouts",
         f"{w.n_tokens:,} tokens",
-        f"{w.n_clusters:,} prompts (clusters)",
+        f"{w.n_clusters:,} clusters of prompts",
         f"c̄ = {cap(s.c_bar)}, ρ̄ = {cap(s.rho_bar)}, γ = {s.gamma:g}, λ = {s.lam:g}",
     ]
     return " · ".join([plain(elide(result.source)), *(p.replace(" ", NO_BREAK) for p in parts)])
@@ -97,7 +97,7 @@ def cautions(result: ImportanceProducts, *, told: bool = True) -> list[str]:
         found.append(f"{result.tails.concentrated}.")
     n, least = result.figures.mean_weight.n_clusters, GateThresholds().min_clusters
     if 0 < n < least:
-        found.append(f"{n} prompts (clusters): intervals are rough below {least}.")
+        found.append(f"{n} clusters of prompts: intervals are rough below {least}.")
     return found
 
 

@@ -97,7 +97,7 @@ def slopes_basis(result: RewardSlope) -> str:
     counts = [
         f"{overall.n_rollouts:,} rollouts",
         f"{overall.n_tokens:,} tokens",
-        f"{overall.n_clusters:,} prompts (clusters)",
+        f"{overall.n_clusters:,} clusters of prompts",
     ]
     return " · ".join([plain(elide(result.source)), *(c.replace(" ", NO_BREAK) for c in counts)])
 
@@ -113,7 +113,7 @@ def cautions(result: RewardSlope) -> list[str]:
     if overall.within.value is None and slope.value is not None and overall.within.reason:
         found.append(f"No slope within prompts: {plain(overall.within.reason)}.")
     if 0 < slope.n_clusters < least:
-        found.append(f"{slope.n_clusters} prompts (clusters): intervals are rough below {least}.")
+        found.append(f"{slope.n_clusters} clusters of prompts: intervals are rough below {least}.")
     if result.lengths is not None and result.lengths[0] < result.lengths[1]:
         found.append(
             f"Lengths vary ({result.lengths[0]:,} to {result.lengths[1]:,} tokens): a horizon "

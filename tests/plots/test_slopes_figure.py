@@ -195,7 +195,7 @@ def test_targets_are_told_apart_without_colour() -> None:
     ("changes", "said"),
     [
         ({"lengths": (5, 512)}, "Lengths vary (5 to 512 tokens)"),
-        ({"clusters": 7}, "7 prompts (clusters): intervals are rough below 10."),
+        ({"clusters": 7}, "7 clusters of prompts: intervals are rough below 10."),
         ({"invalid": "MISALIGNED lag=+1: $x"}, "This log cannot tell what the corrections do"),
     ],
 )
