@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,11 @@ def on_a_terminal(*words: str | Path, **variables: str) -> tuple[bytes, bytes]:
     )
     for _, ours in streams:
         os.close(ours)
-    texts = tuple(read_all(master) for master, _ in streams)
+    # Both at once: a terminal that nobody reads fills up and stops whoever writes to it.
+    with ThreadPoolExecutor(2) as readers:
+        out, err = readers.map(read_all, (master for master, _ in streams))
     assert running.wait(timeout=60) == 0
-    return texts[0], texts[1]
+    return out, err
 
 
 def read_all(descriptor: int) -> bytes:
