@@ -206,7 +206,7 @@ def prompt_second_moment(state: GapState, shift: float) -> Jackknife | None:
         second_moment,
         present[:, None],
         everyone,
-        u_sums,
+        u_sums[:, : 1 + len(low[0])],
         state.pairs.array[:, rows],
         state.cells.array[:, later],
         state.starts.array[:, 0],

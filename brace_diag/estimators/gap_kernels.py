@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from brace_diag.estimators.gap_cells import (
     MAX_LOG_W,
@@ -272,10 +272,11 @@ def _one_rollout(  # type: ignore[no-untyped-def]
         _add_ends(pairs, g, ids, n, n_starts, all_starts, before, length, taus)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True)
 def accumulate(  # type: ignore[no-untyped-def]
     order,
-    parts,
+    low,
+    high,
     offsets,
     mu,
     pi,
@@ -302,62 +303,61 @@ def accumulate(  # type: ignore[no-untyped-def]
     log_products,
     octaves,
 ):
-    """Add rollouts to the sums; every part owns its groups, so the order of addition is fixed.
+    """Add rollouts order[low:high] to the sums of their groups, in that order.
+
+    Calls may run side by side as long as no two of them have a rollout of the same group.
 
     Args:
-        order: rollouts, stably sorted by group; parts: bounds in `order`, cut between groups.
+        order: rollouts, stably sorted by group.
         use, known, critic: per rollout, in the gap; return known; every value known.
         pairs, cells, starts: (N_GROUPS, ., .) sums, added to in place.
         rows: (n_rollouts, N_ROLLOUT); log_products: (n_rollouts, n_cells) S at each start, NaN
             where there is none; octaves: (n_rollouts, 3 · n_octaves) or (n_rollouts, 0).
     """
     n_bounds = len(edges) + N_RELATIVE + 1
-    for p in prange(len(parts) - 1):
-        scratch = np.empty((7, longest))
-        bounds = np.empty((2, n_bounds), np.int64)
-        sums = np.empty((n_bounds, 9))
-        scales = np.empty((3, n_bounds))
-        returns, log_w, w = scratch[0], scratch[1], scratch[2]
-        for j in range(parts[p], parts[p + 1]):
-            i = order[j]
-            g = group[i]
-            first = offsets[i]
-            length = offsets[i + 1] - first
-            if length == 0:
-                continue
-            returns_to_go(rewards, dense, i, first, length, bootstrap[i], gamma, returns)
-            if use[i]:
-                log_weights(mu, pi, first, length, log_w)
-                weights(log_w, w, length)
-            rollout_row(
-                rows[i], length, known[i], critic[i], use[i], returns, values, first, w, log_w
+    scratch = np.empty((7, longest))
+    bounds = np.empty((2, n_bounds), np.int64)
+    sums = np.empty((n_bounds, 9))
+    scales = np.empty((3, n_bounds))
+    returns, log_w, w = scratch[0], scratch[1], scratch[2]
+    for j in range(low, high):
+        i = order[j]
+        g = group[i]
+        first = offsets[i]
+        length = offsets[i + 1] - first
+        if length == 0:
+            continue
+        returns_to_go(rewards, dense, i, first, length, bootstrap[i], gamma, returns)
+        if use[i]:
+            log_weights(mu, pi, first, length, log_w)
+            weights(log_w, w, length)
+        rollout_row(rows[i], length, known[i], critic[i], use[i], returns, values, first, w, log_w)
+        if use[i]:
+            _one_rollout(
+                first,
+                length,
+                returns,
+                log_w,
+                w,
+                values,
+                has_values,
+                gamma,
+                z[i],
+                axis,
+                edges,
+                all_starts,
+                taus,
+                pairs,
+                g,
+                cells[g],
+                starts[g],
+                log_products[i],
+                octaves[i],
+                scratch,
+                bounds,
+                sums,
+                scales,
             )
-            if use[i]:
-                _one_rollout(
-                    first,
-                    length,
-                    returns,
-                    log_w,
-                    w,
-                    values,
-                    has_values,
-                    gamma,
-                    z[i],
-                    axis,
-                    edges,
-                    all_starts,
-                    taus,
-                    pairs,
-                    g,
-                    cells[g],
-                    starts[g],
-                    log_products[i],
-                    octaves[i],
-                    scratch,
-                    bounds,
-                    sums,
-                    scales,
-                )
 
 
 @njit(cache=True, nogil=True)

@@ -39,16 +39,17 @@ def start_replicates(  # type: ignore[no-untyped-def]
         bounds: (n_later, 2) first token and end of each cell; empty where none can have ended.
         groups: which to leave out in turn; shift: weight a of the group baseline.
     """
+    plain, extra, norm, ended = np.empty(4), np.empty(4), np.ones(4), np.empty(2)
     for r in range(len(groups) + 1):
         own = groups[max(r - 1, 0)]
         kept = 0.0 if r == 0 else 1.0
-        plain, extra = np.zeros(4), np.zeros(4)
-        ended = np.zeros(2)
+        plain[:] = 0.0
+        extra[:] = 0.0
+        ended[:] = 0.0
         n_start = all_starts[start, 0] - kept * starts[own, start, 0]
         for k in range(len(later)):
             row, cell = rows[k], later[k]
             n = all_pairs[row, FIRST_ORDER] - kept * pairs[own, row, FIRST_ORDER]
-            norm = np.ones(4)
             for j in range(2):
                 h = all_pairs[row, 4 * j] - kept * pairs[own, row, 4 * j]
                 mean = h / n

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from brace_diag.errors import InputError
 from brace_diag.estimators import gap_kernels as kernels
 from brace_diag.estimators.gap_cells import N_RELATIVE, N_ROLLOUT
+from brace_diag.estimators.parts import PARTS_PER_THREAD, in_parts
 from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.estimators.siblings import SiblingTable, add_to_groups
 from brace_diag.rollouts import Rollouts
@@ -115,8 +117,11 @@ class GapState:
         logs = np.full((batch.n_rollouts, n_cells if self.all_starts else 1), np.nan)
         n_octaves = kernels.coarse_cell(len(edges) - 2) + 1 if self.table.n_octaves else 0
         octaves = np.zeros((batch.n_rollouts, 3 * n_octaves))
-        order, parts = partition(batch.group, batch.lengths, chosen, threads)
-        self._accumulate(batch, info, order, parts, edges, longest, rows, logs, octaves)
+        order, parts = partition(
+            batch.group, batch.lengths, chosen, threads * PARTS_PER_THREAD if threads > 1 else 1
+        )
+        add = self._adder(batch, info, edges, longest, rows, logs, octaves)
+        in_parts(lambda p: add(order, parts[p], parts[p + 1]), len(parts) - 1, threads)
         self._tabulate(batch, info, chosen, rows, logs, octaves)
 
     def merge(self, other: GapState) -> None:
@@ -136,22 +141,19 @@ class GapState:
         self.pairs.grow(n_cells * (n_cells + 1) // 2 if self.all_starts else n_cells)
         return n_cells
 
-    def _accumulate(
+    def _adder(
         self,
         batch: Rollouts,
         info: RolloutInfo,
-        order: npt.NDArray[np.int64],
-        parts: npt.NDArray[np.int64],
         edges: npt.NDArray[np.int64],
         longest: int,
         rows: Array,
         logs: Array,
         octaves: Array,
-    ) -> None:
+    ) -> Callable[[npt.NDArray[np.int64], int, int], None]:
+        """What adds rollouts order[low:high] of a batch to this state."""
         nothing = np.zeros(1, np.float32)
-        kernels.accumulate(
-            order,
-            parts,
+        arguments = (
             batch.offsets,
             nothing if batch.mu_logprobs is None else batch.mu_logprobs,
             nothing if batch.pi_logprobs is None else batch.pi_logprobs,
@@ -178,6 +180,11 @@ class GapState:
             logs,
             octaves,
         )
+
+        def add(order: npt.NDArray[np.int64], low: int, high: int) -> None:
+            kernels.accumulate(order, low, high, *arguments)
+
+        return add
 
     def _tabulate(
         self,
