@@ -12,6 +12,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from brace_diag.arrow_values import numpy_values
 from brace_diag.errors import SchemaError
 
 _BASIS = np.uint64(0xCBF29CE484222325)
@@ -65,8 +66,7 @@ def hash_rows(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
 def null_ids(ids: Any) -> npt.NDArray[np.bool_]:
     """Which ids are missing: null, or NaN where ids are floats, bool (n,)."""
     array = ids_as_arrow(ids)
-    missing: npt.NDArray[np.bool_] = array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    return missing
+    return numpy_values(array.is_null(nan_is_null=True))
 
 
 def ids_as_arrow(ids: Any) -> Any:
@@ -105,19 +105,18 @@ def _text(one: Any) -> str:
 def _hash_valid(array: Any) -> npt.NDArray[np.uint64]:
     """Hashes of an Arrow array; what stands at nulls is arbitrary."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     kind, types = array.type, pa.types
     if types.is_null(kind):
         return np.zeros(len(array), dtype=np.uint64)
     if types.is_unsigned_integer(kind):
-        numbers = pc.fill_null(array, 0).cast(pa.uint64()).to_numpy(zero_copy_only=False)
+        numbers = numpy_values(array.cast(pa.uint64()))
         return _hash_unsigned(np.ascontiguousarray(numbers))
     if types.is_floating(kind):
         array = _whole_floats(array)
     elif not types.is_integer(kind):
         return _hash_text(_text_array(array))
-    numbers = pc.fill_null(array, 0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    numbers = numpy_values(array.cast(pa.int64()))
     return _hash_signed(np.ascontiguousarray(numbers), _ROW_TAG[:0])
 
 
@@ -125,7 +124,7 @@ def _whole_floats(array: Any) -> Any:
     """Float ids (an integer column with gaps, as pandas writes it) as integers."""
     import pyarrow as pa
 
-    numbers = array.cast(pa.float64()).to_numpy(zero_copy_only=False).copy()
+    numbers = numpy_values(array.cast(pa.float64())).copy()
     numbers[np.isnan(numbers)] = 0.0
     # Beyond 2^53 two ids may share one float, so such a number is no id.
     broken = ~((numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**53))

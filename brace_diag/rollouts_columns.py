@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from brace_diag.arrow_values import numpy_values, valid_entries
 from brace_diag.errors import SchemaError
 from brace_diag.rollouts import UNKNOWN
 from brace_diag.rollouts_schema import COLUMNS, type_text
@@ -54,7 +55,7 @@ def list_column(array: Any, name: str, where: str) -> ListColumn:
     array, types = _one_array(array), pa.types
     if types.is_null(array.type):
         nothing = np.zeros(len(array), dtype=np.int64)
-        flat = _entries(pa.array([], pa.null()), name, where)
+        flat = _entries(pa.nulls(0), name, where)
         return ListColumn(flat, nothing, nothing, np.zeros(len(array), dtype=np.bool_))
     if types.is_fixed_size_list(array.type):
         size = array.type.list_size
@@ -62,19 +63,19 @@ def list_column(array: Any, name: str, where: str) -> ListColumn:
         lengths = np.full(len(array), size, dtype=np.int64)
         starts = np.arange(len(array), dtype=np.int64) * size
     elif types.is_list(array.type) or types.is_large_list(array.type):
-        offsets = array.offsets.to_numpy().astype(np.int64)
+        offsets = numpy_values(array.offsets).astype(np.int64)
         first, last = (offsets[0], offsets[-1]) if len(offsets) else (0, 0)
         entries = array.values.slice(first, last - first)
         starts, lengths = offsets[:-1] - first, np.diff(offsets)
     elif "list_view" in str(array.type).split("<")[0]:
         entries = array.values
-        starts = array.offsets.to_numpy().astype(np.int64)
-        lengths = array.sizes.to_numpy().astype(np.int64)
+        starts = numpy_values(array.offsets).astype(np.int64)
+        lengths = numpy_values(array.sizes).astype(np.int64)
     else:
         raise _wrong_type(str(array.type), name, where)
     valid = None
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = valid_entries(array)
         lengths = np.where(valid, lengths, 0)
     return ListColumn(_entries(entries, name, where), starts, lengths, valid)
 
@@ -104,16 +105,14 @@ def float_array(array: Any, name: str, where: str) -> npt.NDArray[np.floating[An
     if types.is_null(array.type):
         return np.full(len(array), np.nan, dtype=np.float32)
     if types.is_float16(array.type):
-        halves = array.to_numpy(zero_copy_only=False)
-        return np.asarray(halves, dtype=np.float32)
+        return np.asarray(numpy_values(array), dtype=np.float32)
     if not types.is_floating(array.type):
         if types.is_boolean(array.type):
             array = array.cast(pa.uint8())
         if not (types.is_integer(array.type) or types.is_decimal(array.type)):
             raise _wrong_entry(array.type, name, where)
         array = array.cast(pa.float64(), safe=False)
-    numbers: npt.NDArray[np.floating[Any]] = array.to_numpy(zero_copy_only=not array.null_count)
-    return numbers
+    return numpy_values(array)
 
 
 def int_array(array: Any, name: str, where: str) -> npt.NDArray[np.int64]:
@@ -132,23 +131,23 @@ def int_array(array: Any, name: str, where: str) -> npt.NDArray[np.int64]:
     elif not types.is_integer(array.type):
         raise _wrong_entry(array.type, name, where)
     try:
-        numbers = pc.fill_null(array.cast(pa.int64()), missing).to_numpy(zero_copy_only=False)
+        array = array.cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise SchemaError(f"{_at(where)}column {name} is not whole numbers: {error}") from None
-    return np.asarray(numbers, dtype=np.int64)
+    numbers = numpy_values(array)
+    return np.where(valid_entries(array), numbers, missing) if array.null_count else numbers
 
 
 def bool_array(array: Any, name: str, where: str) -> npt.NDArray[np.bool_]:
     """Booleans (or numbers, true where not 0); null and NaN are False."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     array, types = _one_array(array), pa.types
     if types.is_null(array.type):
         return np.zeros(len(array), dtype=np.bool_)
     if types.is_boolean(array.type):
-        flags = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-        return np.asarray(flags, dtype=np.bool_)
+        flags = numpy_values(array)
+        return flags & valid_entries(array) if array.null_count else flags
     if not (types.is_integer(array.type) or types.is_floating(array.type)):
         raise _wrong_entry(array.type, name, where)
     numbers = float_array(array, name, where)
@@ -159,7 +158,7 @@ def check_type(kind: Any, name: str, where: str) -> None:
     """Raise SchemaError unless a column of this Arrow type can be read as the canonical column."""
     import pyarrow as pa
 
-    column, empty = COLUMNS[name], pa.array([], kind)
+    column, empty = COLUMNS[name], pa.nulls(0, kind)
     if column.is_list:
         list_column(empty, name, where)
     elif column.kind == "id":
@@ -174,7 +173,7 @@ def needs_float64(kind: Any, name: str) -> bool:
 
     if name not in TOKEN_FLOATS:
         return False
-    return list_column(pa.array([], kind), name, "").flat.dtype == np.float64
+    return list_column(pa.nulls(0, kind), name, "").flat.dtype == np.float64
 
 
 def scalar_column(array: Any, name: str, where: str) -> npt.NDArray[Any]:
@@ -191,7 +190,7 @@ def _check_id(kind: Any, name: str, where: str) -> None:
     from brace_diag.hashing import stable_hash
 
     try:
-        stable_hash(pa.array([], kind))
+        stable_hash(pa.nulls(0, kind))
     except SchemaError:
         raise _wrong_type(str(kind), name, where) from None
 

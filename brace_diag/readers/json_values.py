@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from brace_diag.arrow_values import numpy_values
 from brace_diag.errors import SchemaError
 from brace_diag.rollouts_schema import COLUMNS
 
@@ -102,7 +103,7 @@ def unmark(table: Any, marked: bool) -> Any:
 
 def _numbers(column: Any) -> npt.NDArray[np.float64]:
     """A float column as a new numpy array, null as NaN."""
-    return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.array(numpy_values(column), dtype=np.float64)
 
 
 def _unmarked(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -147,7 +147,8 @@ class Selection:
         import pyarrow as pa
 
         table = self.canonical(part.table, part.folder_step)
-        zeros = pa.array(np.zeros(table.num_rows, dtype=np.float32))
+        n = table.num_rows
+        zeros = pa.Array.from_buffers(pa.float32(), n, [None, pa.py_buffer(bytes(4 * n))])
         ones = pa.FixedSizeListArray.from_arrays(zeros, 1)
         return self._rollouts(table.append_column("mu_logprobs", ones), part)
 
