@@ -65,7 +65,7 @@ def importance_products(
     """
     settings = ImportanceSettings(c_bar, rho_bar, gamma, lam, level, by, staleness, eps, lag)
     needs = ("mu_logprobs", "pi_logprobs")
-    reading = Reading.open(run, "the importance products", needs, ("token_ids",))
+    reading = Reading.open(run, "measuring importance products", needs, ("token_ids",))
     state = ImportanceState(c_bar, rho_bar, lag)
     keys = keyed(
         reading.keys(by, staleness),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from numba import njit
 
 from brace_diag.estimators import importance_kernels as k
+from brace_diag.estimators.open_sets import OpenSets, widened
 from brace_diag.sums import GroupSums
 
 Array = npt.NDArray[np.float64]
@@ -93,15 +94,11 @@ class SetTable:
 
     Attributes:
         closed: (group, 1, N_CLOSED).
-        slot_of, group_of, seen: by key of each open set: its row in `open`, its group, rows seen.
-        free: rows of `open` that no set uses; open: (n_slots, N_OPEN).
+        sets: which row of `open` holds which open set; open: (n_slots, N_OPEN).
     """
 
     closed: GroupSums = field(default_factory=lambda: GroupSums(N_CLOSED))
-    slot_of: dict[int, int] = field(default_factory=dict)
-    group_of: dict[int, int] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
-    free: list[int] = field(default_factory=list)
+    sets: OpenSets = field(default_factory=OpenSets)
     open: Array = field(default_factory=lambda: np.zeros((0, N_OPEN)))
 
     def __post_init__(self) -> None:
@@ -122,55 +119,23 @@ class SetTable:
             use: rollouts that enter the sums; the others only count as seen.
             rows: (n, N_ROW).
         """
-        if len(keys) == 0:
-            return
-        unique, first, inverse, counts = np.unique(
-            keys, return_index=True, return_inverse=True, return_counts=True
-        )
-        last = np.zeros(len(unique), np.int64)
-        np.maximum.at(last, inverse, np.arange(len(keys)))
-        slots = np.empty(len(unique), np.int64)
-        # In order of first occurrence, so that sets open in log order whatever the batches.
-        for j in np.argsort(first).tolist():
-            slots[j] = self._slot(int(unique[j]), int(groups[first[j]]))
-        _add_rows(slots[inverse], use, rows, self.open)
-        complete: list[tuple[int, int]] = []
-        for key, count, i in zip(unique.tolist(), counts.tolist(), last.tolist(), strict=True):
-            self.seen[key] += count
-            if self.seen[key] == expected[i]:
-                complete.append((i, key))
-        self._close([key for _, key in sorted(complete)])
+        slots, complete = self.sets.take(keys.tolist(), expected, groups)
+        self.open = widened(self.open, (self.sets.n_slots, N_OPEN))
+        _add_rows(slots, use, rows, self.open)
+        self._close(complete)
 
     def finish(self) -> None:
         """Close every set that is still open, in the order in which they were opened."""
-        self._close(list(self.slot_of))
+        self._close(list(self.sets.slot_of))
 
     def merge(self, other: SetTable) -> None:
         """Add another shard's table; sets split between the two are joined."""
         self.closed.merge(other.closed)
-        for key, theirs in other.slot_of.items():
-            mine = self._slot(key, other.group_of[key])
-            self.seen[key] += other.seen[key]
-            self.open[mine] += other.open[theirs]
-
-    def _slot(self, key: int, group: int) -> int:
-        found = self.slot_of.get(key)
-        if found is not None:
-            return found
-        slot = self.free.pop() if self.free else len(self.slot_of)
-        self.slot_of[key], self.group_of[key], self.seen[key] = slot, group, 0
-        if slot >= len(self.open):
-            grown = np.zeros((max(2 * len(self.open), slot + 1, 16), N_OPEN))
-            grown[: len(self.open)] = self.open
-            self.open = grown
-        return slot
+        mine, theirs = self.sets.join(other.sets)
+        self.open = widened(self.open, (self.sets.n_slots, N_OPEN))
+        self.open[mine] += other.open[theirs]
 
     def _close(self, keys: list[int]) -> None:
-        if not keys:
-            return
-        slots = np.array([self.slot_of[key] for key in keys], np.int64)
-        groups = np.array([self.group_of[key] for key in keys], np.int64)
-        _fold(slots, groups, self.open, self.closed.array[:, 0])
-        for key in keys:
-            self.free.append(self.slot_of.pop(key))
-            del self.group_of[key], self.seen[key]
+        if keys:
+            slots, groups = self.sets.release(keys)
+            _fold(slots, groups, self.open, self.closed.array[:, 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from brace_diag.estimators.gap_notes import MEAN_WEIGHT_TOLERANCE
 from brace_diag.estimators.inspection import InspectionSums
 from brace_diag.estimators.staleness import spread
 from brace_diag.estimators.value_range import ValueRange
@@ -9,7 +10,6 @@ from brace_diag.quality import DataQuality
 from brace_diag.results import Check
 from brace_diag.rollouts import UNKNOWN
 
-MEAN_WEIGHT_TOLERANCE = 0.01
 FEW_CLUSTERS = 20
 
 

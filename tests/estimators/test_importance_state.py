@@ -75,7 +75,7 @@ def test_batches_give_the_same_bits_as_the_whole(ragged: Callable[..., Any]) -> 
         for expected in (0, 4):
             cut = state_of(parts, expected=expected)
             if expected:
-                assert not cut.sets.slot_of  # every set was complete and is forgotten
+                assert not cut.sets.sets.slot_of  # every set was complete and is forgotten
                 assert_same(cut, whole, rtol=0.0)
             else:
                 # Sets close at the end in the order they opened in: the same sums reordered.
