@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from brace_diag.estimators.log_checks import LogProbe, LogSigns
+from brace_diag.estimators.ratio_rules import control_off_zero, mean_off_one
 from brace_diag.quality import DataQuality
-from brace_diag.results import Estimate
 from brace_diag.settings import GapSettings, GateThresholds
 
 if TYPE_CHECKING:
     from brace_diag.estimators.value_gap import GapEstimates
 
 GATES = GateThresholds()
-MEAN_WEIGHT_TOLERANCE = 0.01
-U_TOLERANCE = 0.05
 
 
 def gap_notes(
@@ -54,20 +52,13 @@ def invalidating(main: GapEstimates, signs: LogSigns) -> list[str]:
             "gap of 0 is no evidence"
         )
     w = main.mean_weight
-    if _off_one(w) and lag is None:
+    if mean_off_one(w.value, w.ci_low, w.ci_high) and lag is None:
         notes.append(
             f"engine mismatch: mean pi/mu is {w.value:.4f}, not 1, so mu is not the sampler that "
             "drew these tokens (temperature, top-p/top-k, routing, misaligned columns); whatever "
             "the gap shows, part of it is not staleness"
         )
     return notes
-
-
-def _off_one(w: Estimate) -> bool:
-    """Whether the mean weight differs from 1, relevantly and significantly."""
-    if w.value is None or w.ci_low is None or w.ci_high is None:
-        return False
-    return abs(w.value - 1.0) > MEAN_WEIGHT_TOLERANCE and not w.ci_low <= 1.0 <= w.ci_high
 
 
 def no_staleness(main: GapEstimates) -> list[str]:
@@ -82,10 +73,8 @@ def no_staleness(main: GapEstimates) -> list[str]:
 
 def _control(main: GapEstimates) -> list[str]:
     """E_mu[Σu] = 0 holds for any importance ratio; its failure is not staleness."""
-    u = main.u_control
-    if u.value is None or u.se is None or _off_one(main.mean_weight):
-        return []
-    if abs(u.value) <= max(3.0 * u.se, U_TOLERANCE):
+    u, w = main.u_control, main.mean_weight
+    if mean_off_one(w.value, w.ci_low, w.ci_high) or not control_off_zero(u.value, u.se):
         return []
     return [
         f"miscalibrated: the mean sum of (pi/mu - 1) per rollout is {u.value:+.3f}, more than 3 "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from brace_diag.estimators.gap_notes import MEAN_WEIGHT_TOLERANCE, U_TOLERANCE
 from brace_diag.estimators.importance import PRODUCTS, ImportanceEstimates
 from brace_diag.estimators.intervals import GATES
 from brace_diag.estimators.log_checks import LogSigns
+from brace_diag.estimators.ratio_rules import control_off_zero, mean_off_one
 from brace_diag.quality import DataQuality
 from brace_diag.results import Curve, Estimate
 from brace_diag.results_importance import (
@@ -54,9 +54,9 @@ def _verdict(own: ImportanceEstimates, signs: LogSigns) -> tuple[Verdict, str | 
         return "no_staleness", None
     if w.value is None or w.ci_low is None or w.ci_high is None:
         return "unknown", w.reason
-    if abs(w.value - 1.0) > MEAN_WEIGHT_TOLERANCE and not w.ci_low <= 1.0 <= w.ci_high:
+    if mean_off_one(w.value, w.ci_low, w.ci_high):
         return "engine_mismatch", _cause(own, signs)
-    if u.value is not None and u.se is not None and abs(u.value) > max(3.0 * u.se, U_TOLERANCE):
+    if control_off_zero(u.value, u.se):
         return "miscalibrated", _small_cause(own, signs)
     return "importance_ratio", None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from brace_diag.estimators.gap_notes import MEAN_WEIGHT_TOLERANCE
 from brace_diag.estimators.inspection import InspectionSums
+from brace_diag.estimators.ratio_rules import mean_off_one
 from brace_diag.estimators.staleness import spread
 from brace_diag.estimators.value_range import ValueRange
 from brace_diag.quality import DataQuality
@@ -130,7 +130,7 @@ def _mean_weight(sums: InspectionSums) -> list[Check]:
         text = f"mean pi/mu over tokens is {mean:.4f}; one prompt gives no interval to judge it by"
         return [Check("mean_weight", "note", text)]
     words = f"mean pi/mu over tokens is {mean:.4f} (95 % {low:.4f} to {high:.4f})"
-    if abs(mean - 1.0) <= MEAN_WEIGHT_TOLERANCE or low <= 1.0 <= high:
+    if not mean_off_one(mean, low, high):
         return [Check("mean_weight", "ok", f"{words}; an importance ratio has mean 1")]
     cause = (
         "below 1: mu's support may be cut (top-p, top-k) while pi's is not"

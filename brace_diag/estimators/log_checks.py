@@ -10,7 +10,7 @@ import numpy.typing as npt
 from numba import njit
 
 from brace_diag.estimators.value_range import ValueRange
-from brace_diag.rollouts import UNKNOWN, Rollouts
+from brace_diag.rollouts import Rollouts
 
 LAGS = (-2, -1, 1, 2)
 SAMPLE_TOKENS = 400_000
@@ -118,12 +118,11 @@ class LogSigns:
 
     Attributes:
         probe: alignment, copies and precision; values: the critic's range.
-        n_dated, n_stale: rollouts whose staleness is logged, and is above 0.
+        n_stale: rollouts whose staleness is logged and above 0.
     """
 
     values: ValueRange
     probe: LogProbe = field(default_factory=LogProbe)
-    n_dated: int = 0
     n_stale: int = 0
 
     def update(self, batch: Rollouts) -> None:
@@ -132,5 +131,4 @@ class LogSigns:
         self.values.update(batch)
         staleness = batch.staleness
         if staleness is not None:
-            self.n_dated += int((staleness != UNKNOWN).sum())
             self.n_stale += int((staleness > 0).sum())

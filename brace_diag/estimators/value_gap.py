@@ -38,7 +38,6 @@ class GapEstimates:
     mean_weight: Estimate
     u_control: Estimate
     mean_abs_log_w: float | None
-    lone_rollouts: bool
 
 
 def estimate_gap(
@@ -83,7 +82,6 @@ def estimate_gap(
         mean_weight=mean_weight(context, at_zero, means),
         u_control=mean_of(context, at_zero, means, "u_control", 10),
         mean_abs_log_w=or_none(float(means.value[ge.MEANS.index("mean_abs_log_w")])),
-        lone_rollouts=lone,
     )
 
 

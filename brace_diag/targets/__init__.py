@@ -205,7 +205,7 @@ def advantages(
     tokens = {"targets": targets, "values": values}
     batch = prepare(tokens, **_rest(rewards, offsets, mask, bootstrap))
     out = batch.empty()
-    batch.library.kernels.advantages(
+    batch.backend.kernels.advantages(
         batch.tokens["targets"],
         batch.tokens["values"],
         batch.rewards,
@@ -255,7 +255,7 @@ def log10_kappa(
     batch = prepare(tokens, offsets=offsets, mask=mask)
     mu, out = batch.tokens["mu_logprobs"], batch.empty()
     pi = batch.tokens.get("pi_logprobs", mu)
-    batch.library.kernels.log10_kappa(rec, mu, pi, batch.layout.offsets, out)
+    batch.backend.kernels.log10_kappa(rec, mu, pi, batch.layout.offsets, out)
     return batch.restore(out, fill=math.nan)
 
 
@@ -268,7 +268,7 @@ def _rest(rewards: Any, offsets: Any, mask: Any, bootstrap: Any) -> dict[str, An
 def _targets(rec: Recursion, batch: Batch) -> Any:
     out = batch.empty()
     spare = batch.empty()[:0]  # stands for what the target does not read
-    batch.library.kernels.targets(
+    batch.backend.kernels.targets(
         rec,
         batch.tokens.get("mu_logprobs", spare),
         batch.tokens.get("pi_logprobs", spare),

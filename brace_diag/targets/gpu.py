@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from brace_diag.errors import InputError
-from brace_diag.targets.inputs import Library
+from brace_diag.targets.inputs import Backend
 from brace_diag.targets.layout import Layout, Offsets
 from brace_diag.targets.recursion import TAIL_RETURN, TAIL_VALUE, Recursion
 
@@ -28,7 +28,7 @@ def _tensor(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
 
 
-class OnHost(Library):
+class OnHost(Backend):
     """Tensors computed by the numba kernels: those on the CPU, or on a device without float64."""
 
     def __init__(self, device: torch.device) -> None:
@@ -38,7 +38,7 @@ class OnHost(Library):
         return torch.from_numpy(super().restore(packed, layout, fill)).to(self.device)
 
 
-class OnDevice(Library):
+class OnDevice(Backend):
     """Tensors computed where they lie."""
 
     def __init__(self, device: torch.device) -> None:
@@ -80,7 +80,7 @@ class OnDevice(Library):
         return out.reshape(layout.shape)
 
 
-def library_of(lead: Tensor) -> Library:
+def backend_of(lead: Tensor) -> Backend:
     """Where tensors like `lead` are computed."""
     host = lead.device.type in ("cpu", "mps")
     return OnHost(lead.device) if host else OnDevice(lead.device)

@@ -18,7 +18,7 @@ from brace_diag.errors import InputError
 from brace_diag.targets.layout import Layout, Offsets, fold_rewards, host, make_layout
 
 
-class Library:
+class Backend:
     """numpy arrays, computed on the CPU. `gpu` has the same for torch tensors."""
 
     @property
@@ -63,7 +63,7 @@ class Batch:
     """Arguments ready for the kernels.
 
     Attributes:
-        library: what the arrays are and where they are computed.
+        backend: what the arrays are and where they are computed.
         layout: how to come back to the caller's shape.
         tokens: per-token arrays by name, (n_tokens,) float32 or float64.
         rewards: (n_tokens,) per token, or (n_rollouts, 1) terminal; None if not asked for.
@@ -71,7 +71,7 @@ class Batch:
         float64: whether the results are float64 (else float32).
     """
 
-    library: Library
+    backend: Backend
     layout: Layout
     tokens: Mapping[str, Any]
     rewards: Any
@@ -79,10 +79,10 @@ class Batch:
     float64: bool
 
     def empty(self) -> Any:
-        return self.library.empty(int(self.layout.offsets[-1]), self.float64)
+        return self.backend.empty(int(self.layout.offsets[-1]), self.float64)
 
     def restore(self, packed: Any, fill: float = 0.0) -> Any:
-        return self.library.restore(packed, self.layout, fill)
+        return self.backend.restore(packed, self.layout, fill)
 
 
 def prepare(
@@ -98,8 +98,8 @@ def prepare(
     Raises: InputError for anything missing, ragged, of a wrong shape or ambiguous.
     """
     lead_name, lead = next(iter(tokens.items()))
-    library = library_of(lead, lead_name)
-    arrays = {name: library.floats(x, name) for name, x in tokens.items()}
+    backend = backend_of(lead, lead_name)
+    arrays = {name: backend.floats(x, name) for name, x in tokens.items()}
     shape = tuple(arrays[lead_name].shape)
     for name, array in arrays.items():
         if tuple(array.shape) != shape:
@@ -109,12 +109,12 @@ def prepare(
             )
     layout, flat_mask = make_layout(shape, offsets, mask, lead_name)
     return Batch(
-        library=library,
+        backend=backend,
         layout=layout,
-        tokens={name: pack(library, array, layout) for name, array in arrays.items()},
-        rewards=None if rewards is None else pack_rewards(library, rewards, layout, flat_mask),
+        tokens={name: pack(backend, array, layout) for name, array in arrays.items()},
+        rewards=None if rewards is None else pack_rewards(backend, rewards, layout, flat_mask),
         bootstrap=_per_rollout("bootstrap", 0.0 if bootstrap is None else bootstrap, layout),
-        float64=any(library.is_float64(array) for array in arrays.values()),
+        float64=any(backend.is_float64(array) for array in arrays.values()),
     )
 
 
@@ -122,8 +122,8 @@ def prepare_rewards(
     rewards: Any, *, offsets: Any = None, mask: Any = None, bootstrap: Any = None
 ) -> Batch:
     """As `prepare` where the rewards are all there is: mask, offsets or they tell the shape."""
-    library = library_of(rewards, "rewards")
-    array = library.floats(rewards, "rewards")
+    backend = backend_of(rewards, "rewards")
+    array = backend.floats(rewards, "rewards")
     shape = tuple(array.shape)
     if mask is not None:
         shape = host(mask, "mask").shape
@@ -132,44 +132,44 @@ def prepare_rewards(
         shape = (int(ends[0]) if ends.dtype.kind in "iu" and ends.size else 0,)
     layout, flat_mask = make_layout(shape, offsets, mask, "rewards")
     return Batch(
-        library=library,
+        backend=backend,
         layout=layout,
         tokens={},
-        rewards=pack_rewards(library, array, layout, flat_mask),
+        rewards=pack_rewards(backend, array, layout, flat_mask),
         bootstrap=_per_rollout("bootstrap", 0.0 if bootstrap is None else bootstrap, layout),
-        float64=library.is_float64(array),
+        float64=backend.is_float64(array),
     )
 
 
-def library_of(lead: Any, name: str) -> Library:
-    """The library that an argument asks for; torch is not imported to find out."""
+def backend_of(lead: Any, name: str) -> Backend:
+    """The backend that an argument asks for; torch is not imported to find out."""
     if lead is None:
         raise InputError(f"{name} is None; this target needs it")
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(lead, torch.Tensor):
         from brace_diag.targets import gpu
 
-        return gpu.library_of(lead)
-    return Library()
+        return gpu.backend_of(lead)
+    return Backend()
 
 
-def pack(library: Library, array: Any, layout: Layout) -> Any:
+def pack(backend: Backend, array: Any, layout: Layout) -> Any:
     flat = array.reshape(-1)
-    return flat if layout.index is None else library.take(flat, layout.index)
+    return flat if layout.index is None else backend.take(flat, layout.index)
 
 
 def pack_rewards(
-    library: Library, rewards: Any, layout: Layout, mask: npt.NDArray[np.bool_] | None
+    backend: Backend, rewards: Any, layout: Layout, mask: npt.NDArray[np.bool_] | None
 ) -> Any:
     """Rewards of the policy tokens (n_tokens,), or terminal rewards (n_rollouts, 1)."""
     shape = np.shape(rewards) if not hasattr(rewards, "shape") else tuple(rewards.shape)
     if not _per_token(shape, layout):
         terminal = _per_rollout("rewards", rewards, layout)
         return terminal.reshape(-1, 1)
-    array = library.floats(rewards, "rewards").reshape(-1)
+    array = backend.floats(rewards, "rewards").reshape(-1)
     if layout.index is None or mask is None:
         return array
-    return library.floats(fold_rewards(host(array, "rewards"), layout, mask), "rewards")
+    return backend.floats(fold_rewards(host(array, "rewards"), layout, mask), "rewards")
 
 
 def _per_token(shape: tuple[int, ...], layout: Layout) -> bool:
@@ -193,7 +193,7 @@ def _per_token(shape: tuple[int, ...], layout: Layout) -> bool:
 
 def _per_rollout(name: str, x: Any, layout: Layout) -> npt.NDArray[np.float64]:
     n = layout.n_rollouts
-    array = np.asarray(Library().floats(x, name), dtype=np.float64)
+    array = np.asarray(Backend().floats(x, name), dtype=np.float64)
     one_for_all = array.ndim == 0 and (name == "bootstrap" or n == 1)
     if one_for_all:
         return np.full(n, array)

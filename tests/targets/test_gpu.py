@@ -22,7 +22,7 @@ def tensors(batch):
 @pytest.fixture
 def on_device(monkeypatch):
     """Tensors on the CPU go the way that those on an accelerator go."""
-    monkeypatch.setattr(gpu, "library_of", lambda lead: gpu.OnDevice(lead.device))
+    monkeypatch.setattr(gpu, "backend_of", lambda lead: gpu.OnDevice(lead.device))
 
 
 def test_targets_at_awkward_sizes(
