@@ -101,6 +101,38 @@ class GapSettings:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """What `audit` is asked for.
+
+    Attributes:
+        gamma: discount per policy token, in (0, 1].
+        level: level of the intervals that are printed; the rule itself uses one-sided t_.95.
+        baseline: what returns are centred by, as in `GapSettings`.
+        by: `step` for a judgement of every step too, or None.
+        margin: the gap that is harmless, in units of s_A.
+    """
+
+    gamma: float = 1.0
+    level: float = 0.95
+    baseline: Baseline = "auto"
+    by: Literal["step"] | None = None
+    margin: float = 0.1
+
+    def __post_init__(self) -> None:
+        _one_of("by", self.by, (None, "step"))
+        if not self.margin > 0.0:
+            raise InputError(f"margin is {self.margin}; it must be above 0, in units of s_A")
+        self.gap()
+
+    def gap(self) -> GapSettings:
+        """The same as settings of the value gap."""
+        return GapSettings(gamma=self.gamma, level=self.level, baseline=self.baseline, by=self.by)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 TargetName = Literal["mc", "gae", "vtrace", "capped", "brace"]
 
 _TAKES: dict[str, tuple[str, ...]] = {
