@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from brace_diag.quality import DataQuality
     from brace_diag.readers import open_run
     from brace_diag.results import Curve, Estimate, ValueGap
+    from brace_diag.results_audit import Audit
     from brace_diag.results_critic import CriticFit
     from brace_diag.results_importance import ImportanceProducts
     from brace_diag.results_slope import RewardSlope
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
         mc_targets,
         vtrace_targets,
     )
+    from brace_diag.verdicts.audit import audit
 
 __all__ = [
+    "Audit",
     "BraceDiagError",
     "CriticFit",
     "Curve",
@@ -59,6 +62,7 @@ __all__ = [
     "ValueGap",
     "__version__",
     "advantages",
+    "audit",
     "brace_targets",
     "capped_targets",
     "critic_fit",
@@ -74,6 +78,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Audit": "brace_diag.results_audit",
     "BraceDiagError": "brace_diag.errors",
     "CriticFit": "brace_diag.results_critic",
     "Curve": "brace_diag.results",
@@ -90,6 +95,7 @@ _HOME = {
     "TargetsWritten": "brace_diag.results_targets",
     "ValueGap": "brace_diag.results",
     "advantages": "brace_diag.targets",
+    "audit": "brace_diag.verdicts.audit",
     "brace_targets": "brace_diag.targets",
     "capped_targets": "brace_diag.targets",
     "critic_fit": "brace_diag.engines.critic_fit",

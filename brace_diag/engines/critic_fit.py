@@ -71,7 +71,7 @@ def critic_fit(
     settings = CriticSettings(parse_targets(chosen, gamma=gamma), gamma, level, by, staleness)
     wants = _columns(source, settings.targets)
     reading = Reading.open(source, "the critic's fit", ("values",), wants)
-    frame = _frame(reading, gamma)
+    frame = frame_of(reading, gamma)
     n_targets = len(settings.targets)
     state = CriticState(frame, n_targets)
     keys = reading.keys(by, staleness)
@@ -105,7 +105,7 @@ def _columns(source: RunLike, specs: Sequence[TargetSpec]) -> tuple[str, ...]:
     return ("pi_logprobs",) if weighted else ()
 
 
-def _frame(reading: Reading, gamma: float) -> Frame:
+def frame_of(reading: Reading, gamma: float) -> Frame:
     """The range of returns: told by the index where a return is the reward, else by a pass."""
     total = reading.index.total_reward
     run = reading.run
