@@ -125,12 +125,12 @@ class AuditSettings:
             raise InputError(f"margin is {self.margin}; it must be above 0, in units of s_A")
         self.gap()
 
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
     def gap(self) -> GapSettings:
         """The same as settings of the value gap."""
         return GapSettings(gamma=self.gamma, level=self.level, baseline=self.baseline, by=self.by)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 TargetName = Literal["mc", "gae", "vtrace", "capped", "brace"]

@@ -34,6 +34,7 @@ class _Question:
 _GAP = (("mu_logprobs",), ("pi_logprobs",), ("reward", "rewards"))
 _STALENESS = ("behavior_version", "versions")
 _QUESTIONS = (
+    _Question("audit", "whether the critic needs correction", _GAP),
     _Question("bias", "value gap V^pi - V^mu by position", _GAP),
     _Question("bias", "critic bias V - V^pi by position", (*_GAP, ("values",))),
     _Question("bias --by step", "both for each trainer step", (*_GAP, ("step",))),

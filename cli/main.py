@@ -61,7 +61,8 @@ add_commands(app)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: a result was printed; 2: wrong usage or a log that cannot be read; 130: interrupted.
+    0: a result was printed; 1, 3: a verdict that `audit --fail-on` was to fail on; 2: wrong usage
+    or a log that cannot be read; 130: interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words

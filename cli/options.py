@@ -67,6 +67,28 @@ class Axis(StrEnum):
     RELATIVE = "relative"
 
 
+class AuditBy(StrEnum):
+    """What is judged besides the whole log."""
+
+    STEP = "step"
+
+
+class FailOn(StrEnum):
+    """Which verdicts make an audit's exit code other than 0."""
+
+    CORRECTION = "correction"
+    ANY = "any"
+
+
+class OutputFormat(StrEnum):
+    """How an audit is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+
+
 class WeightsFigure(StrEnum):
     """Figures of the importance products."""
 
@@ -227,6 +249,32 @@ WeightsFigureOption = Annotated[
         help="What --plot draws: log-products by length, both tails of log w, or |log w| by "
         "position. [default: products]",
         show_default=False,
+    ),
+]
+AuditByOption = Annotated[
+    AuditBy | None,
+    typer.Option("--by", help="Also one verdict per trainer step.", show_default=False),
+]
+MarginOption = Annotated[
+    float,
+    typer.Option(
+        "--margin", metavar="NUMBER", help="The gap that does no harm, in units of s_A, above 0."
+    ),
+]
+FailOnOption = Annotated[
+    FailOn | None,
+    typer.Option(
+        "--fail-on",
+        help="Let the exit code tell the verdict. correction: 1 for needs_correction, else 0. "
+        "any: also 3 where the log cannot be judged.",
+        show_default=False,
+    ),
+]
+OutputFormatOption = Annotated[
+    OutputFormat,
+    typer.Option(
+        "--output-format",
+        help="text; json; github: annotations of a GitHub workflow; markdown: a comment.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print strict JSON instead of tables.")]

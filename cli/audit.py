@@ -1,0 +1,87 @@
+"""`brace-diag audit`: the verdict on a log, for people, for programs, for CI."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from . import options as opt
+from .audit_ci import annotations, markdown
+from .audit_text import audit_text
+from .document import document
+from .progress import progress
+from .sources import column_remarks, open_source, source_block
+from .terminal import Terminal, emit
+
+if TYPE_CHECKING:
+    from brace_diag.readers import Run
+    from brace_diag.results_audit import Audit, Verdict
+
+EXIT_CORRECTION = 1
+EXIT_CANNOT_JUDGE = 3
+
+
+def audit(
+    source: list[str],
+    *,
+    by: opt.AuditBy | None,
+    margin: float,
+    fail_on: opt.FailOn | None,
+    baseline: opt.Baseline,
+    gamma: float,
+    level: float,
+    format: opt.LogFormat,
+    map: list[str] | None,
+    steps: str | None,
+    output_format: opt.OutputFormat,
+    threads: int | None,
+    quiet: bool,
+) -> int:
+    """Run the command and return its exit code."""
+    from brace_diag.settings import AuditSettings
+    from brace_diag.verdicts.audit import audit as judge
+
+    settings = AuditSettings(
+        gamma=gamma,
+        level=level,
+        baseline=baseline.value,
+        by=None if by is None else by.value,
+        margin=margin,
+    )
+    run = open_source(source, format=format, map=map, steps=steps)
+    with progress("auditing the log", quiet=quiet) as report:
+        found = judge(run, settings, threads=threads, progress=report)
+    emit(_written(found, output_format, source, steps, run))
+    return exit_code(found.verdict, fail_on)
+
+
+def exit_code(verdict: Verdict, fail_on: opt.FailOn | None) -> int:
+    """0 unless asked; with `any` 3 where the log cannot be judged; 1 for needs_correction."""
+    from brace_diag.results_audit import CANNOT_JUDGE
+
+    if fail_on is None:
+        return 0
+    if verdict == "needs_correction":
+        return EXIT_CORRECTION
+    if verdict in CANNOT_JUDGE and fail_on is opt.FailOn.ANY:
+        return EXIT_CANNOT_JUDGE
+    return 0
+
+
+def _written(
+    found: Audit, how: opt.OutputFormat, source: list[str], steps: str | None, run: Run
+) -> str:
+    if how is opt.OutputFormat.JSON:
+        return document(
+            "audit",
+            source=source_block(source, steps, run),
+            settings=found.settings.to_dict(),
+            quality=found.quality.to_dict(),
+            results=found.to_dict(),
+            notes=found.notes,
+        )
+    if how is opt.OutputFormat.GITHUB:
+        return annotations(found)
+    if how is opt.OutputFormat.MARKDOWN:
+        return markdown(found)
+    return audit_text(found, Terminal.of(sys.stdout), column_remarks(run))
