@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from . import options as opt
-from .audit_ci import annotations, markdown
+from .audit_ci import markdown, workflow_commands
 from .audit_text import audit_text
 from .document import document
 from .progress import progress
@@ -45,7 +45,7 @@ def audit(
         gamma=gamma,
         level=level,
         baseline=baseline.value,
-        by=None if by is None else by.value,
+        by=None if by is None else "step",
         margin=margin,
     )
     run = open_source(source, format=format, map=map, steps=steps)
@@ -81,7 +81,7 @@ def _written(
             notes=found.notes,
         )
     if how is opt.OutputFormat.GITHUB:
-        return annotations(found)
+        return workflow_commands(found)
     if how is opt.OutputFormat.MARKDOWN:
         return markdown(found)
     return audit_text(found, Terminal.of(sys.stdout), column_remarks(run))

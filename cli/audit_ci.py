@@ -15,7 +15,7 @@ VERDICT_LEVELS = {"needs_correction": "error", "invalid": "error", "negligible":
 MARKS = {"ok": "✓ ok", "note": "· note", "warn": "! warn", "fail": "✗ fail"}
 
 
-def annotations(found: Audit) -> str:
+def workflow_commands(found: Audit) -> str:
     """Workflow commands: the verdict, then a line for every check that warned or failed."""
     own = found.overall
     text = own.reason if own.next is None else f"{own.reason} -> {own.next}"
