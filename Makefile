@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint format bench clean
+.PHONY: help demo test test-fast lint format bench validation clean
 
 help:
 	@echo "make demo       set up .venv and run brace-diag on the log that the package ships"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint       ruff, mypy and import-linter"
 	@echo "make format     let ruff rewrite the code"
 	@echo "make bench      run the benchmarks"
+	@echo "make validation measure the audit's error rates and write docs/validation.md"
 	@echo "make clean      remove .venv and what tools leave behind"
 
 demo: $(VENV)/.ready
@@ -42,6 +43,9 @@ format: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-test
 	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+validation: $(VENV)/.ready-test
+	$(BIN)/python -m validation
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
