@@ -284,12 +284,19 @@ def _saturation(evidence: GapEvidence) -> list[AuditCheck]:
 
 def _margin(evidence: GapEvidence, x: Bounds) -> list[AuditCheck]:
     """|b| against the margin, from both sides, and whether the interval is narrow enough."""
+    status: Status
+    what: str | None
     b = evidence.gap.batch.b_hat
     if x.d is None or x.low is None or x.high is None or x.half is None or x.b is None:
         why = b.reason or "the returns do not vary within a prompt: there is no margin"
-        return [AuditCheck("margin", "warn", f"b cannot be held against a margin: {why}")]
-    where = "beyond" if x.low > x.d else "within" if x.high < x.d else "on either side of"
-    decided = where != "on either side of"
+        text = f"b cannot be held against a margin: {why}"
+        return [AuditCheck("margin", "warn", text, "see the next step of the verdict")]
+    if x.low > x.d:
+        where, status, what = "beyond", "fail", "train the critic on corrected targets"
+    elif x.high < x.d:
+        where, status, what = "within", "ok", None
+    else:
+        where, status, what = "on either side of", "warn", "see the next step of the verdict"
     return [
         AuditCheck(
             "precision",
@@ -304,10 +311,10 @@ def _margin(evidence: GapEvidence, x: Bounds) -> list[AuditCheck]:
         ),
         AuditCheck(
             "margin",
-            "ok" if where == "within" else "fail" if decided else "warn",
+            status,
             f"b is {x.b:+.3g}; |b| lies between {max(x.low, 0.0):.3g} and {x.high:.3g}, {where} "
             f"the margin {x.d:.3g}",
-            None,
+            what,
             x.b,
             _ends(b),
             x.d,

@@ -189,6 +189,10 @@ def _prompts(evidence: Evidence) -> list[Fault]:
     n = evidence.whole.gap.batch.b_hat.n_clusters
     if n >= 2:
         return []
+    q = evidence.quality
+    if q.rewards_missing == q.n_rollouts:
+        reason = "no return is known: every reward is missing"
+        return [Fault("prompts", reason, "log the reward of every rollout")]
     known = "no rollout has all that the gap needs" if n == 0 else "the log has one prompt"
     return [
         Fault(
