@@ -16,6 +16,10 @@ from .rows import Row
 
 SEED = 20261206
 
+FAMILIES = 5
+"""Families a row is measured on, in turn: one draw of prompts, critic and drift is not the world.
+Between families the exact gap of one row differs by a third, and so does the rule's power."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -23,17 +27,17 @@ class Measured:
 
     Attributes:
         row, n: the row and its replicates.
-        gap, s_a, v: exact gap at the first token, spread s_A, mean estimated variance of S.
+        ratios: exact gap at the first token over the spread s_A, one per family.
+        v: mean estimated variance of S.
         verdicts: how often each was said.
         miscalibrated: replicates whose control was off 0.
         covered, intervals: 95 % intervals of b that held the exact gap, and those that there were.
-        rmse: root mean square error of b over the replicates with an estimate, NaN without one.
+        rmse: root mean square error of b / s_A over the replicates with an estimate, NaN without.
     """
 
     row: Row
     n: int
-    gap: float
-    s_a: float
+    ratios: tuple[float, ...]
     v: float
     verdicts: Counter[str]
     miscalibrated: int
@@ -44,6 +48,11 @@ class Measured:
     def share(self, verdict: str) -> float:
         """Share of the replicates with a verdict."""
         return self.verdicts[verdict] / self.n
+
+    @property
+    def ratio(self) -> float:
+        """Mean of b / s_A over the families."""
+        return float(np.mean(self.ratios))
 
     @property
     def coverage(self) -> float:
@@ -59,12 +68,14 @@ def standard_error(share: float, n: int) -> float:
 def measure(row: Row, index: int, replicates: int) -> Measured:
     """Simulate and audit a row; the same index and number give the same numbers."""
     rng = np.random.default_rng([SEED, index])
-    mdp = row.family.build(np.random.default_rng(SEED))
-    truth = exact_truth(mdp)
+    n_families = min(FAMILIES, replicates)
+    pools = [row.family.build(np.random.default_rng([SEED, f])) for f in range(n_families)]
+    truths = [exact_truth(mdp) for mdp in pools]
     verdicts: Counter[str] = Counter(dict.fromkeys(VERDICTS, 0))
     errors, variances = [], []
     off = covered = 0
-    for _ in range(replicates):
+    for r in range(replicates):
+        mdp, truth = pools[r % n_families], truths[r % n_families]
         log = sample_log(mdp, row.n_prompts, row.group_size, rng, pool=True, noise=row.noise)
         found = audit(Rollouts.from_arrow(log.to_table()), threads=1)
         verdicts[found.verdict] += 1
@@ -72,14 +83,13 @@ def measure(row: Row, index: int, replicates: int) -> Measured:
         b, v = found.overall.b_hat, found.overall.within_var_log_product
         variances.append(math.nan if v is None else v)
         if b.value is not None and b.ci_low is not None and b.ci_high is not None:
-            errors.append(b.value - truth.gap)
+            errors.append((b.value - truth.gap) / truth.s_within)
             # Rounding may leave an exact gap of 1e-17 where pi = mu and the interval is [0, 0].
             covered += b.ci_low - 1e-12 <= truth.gap <= b.ci_high + 1e-12
     return Measured(
         row=row,
         n=replicates,
-        gap=truth.gap,
-        s_a=truth.s_within,
+        ratios=tuple(truth.gap / truth.s_within for truth in truths),
         v=float(np.mean(variances)),
         verdicts=verdicts,
         miscalibrated=off,

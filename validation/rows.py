@@ -8,7 +8,7 @@ from typing import Any
 from brace_diag.tabular import LatentFamily, RatioNoise
 
 POOL = 256
-"""Prompts of a family; every replicate draws its own from them, so intervals are of the pool."""
+"""Prompts of a family; every replicate draws its own from them, so the truth is the pool's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,15 @@ ROWS: tuple[Row, ...] = (
     Row("drift .005, a .25", "drift", _family(0.005, 0.25), n_prompts=256,
         limits=(("negligible", 0.95, 1.0), *NEVER)),
     Row("drift .02, a .2", "drift", _family(0.02, 0.2), limits=RARELY),
-    Row("drift .02, a .34", "drift", _family(0.02, 0.34), limits=RARELY),
-    Row("drift .02, a .34", "drift", _family(0.02, 0.34), n_prompts=256, limits=RARELY),
-    Row("drift .02, a .5", "drift", _family(0.02, 0.5)),
-    Row("drift .02, a .5", "drift", _family(0.02, 0.5), n_prompts=256),
-    Row("drift .02, a .67", "drift", _family(0.02, 0.67),
+    Row("drift .02, a .35", "drift", _family(0.02, 0.35), limits=RARELY),
+    Row("drift .02, a .35", "drift", _family(0.02, 0.35), n_prompts=256, limits=RARELY),
+    Row("drift .02, a .55", "drift", _family(0.02, 0.55)),
+    Row("drift .02, a .55", "drift", _family(0.02, 0.55), n_prompts=256),
+    Row("drift .02, a .72", "drift", _family(0.02, 0.72),
+        limits=(("needs_correction", 0.85, 1.0),)),
+    Row("drift .02, a .72", "drift", _family(0.02, 0.72), n_prompts=128,
         limits=(("needs_correction", 0.97, 1.0),)),
+    Row("drift .02, a .8", "drift", _family(0.02, 0.8), limits=(("needs_correction", 0.97, 1.0),)),
     Row("drift .02, a 1", "drift", _family(0.02, 1.0), limits=(("needs_correction", 0.97, 1.0),)),
     Row("drift .08, a .3", "drift", _family(0.08), limits=(("needs_probe", 0.99, 1.0),)),
     Row("T 256, drift .01, a .2", "held-out", _family(0.01, 0.2, 256), limits=RARELY),
