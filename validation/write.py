@@ -75,12 +75,12 @@ def _reading(found: Sequence[Measured]) -> str:
             f"{max(m.share('negligible') for m in large):.3f}."
         )
     if judged:
-        low = min(judged, key=lambda m: m.coverage)
+        low, mean = min(judged, key=lambda m: m.coverage), np.mean([m.coverage for m in judged])
+        width = "too narrow" if mean < 0.945 else "too wide" if mean > 0.955 else "as wide as said"
         lines.append(
-            f"- Nominal 95 % intervals held the exact gap in "
-            f"{np.mean([m.coverage for m in judged]):.3f} of the logs on average over the rows "
-            f"where v is at most {WDR_LIMIT:g}, at worst in {low.coverage:.3f} "
-            f"(*{low.row.name}*, {low.row.n_prompts} prompts): they are a little too narrow."
+            f"- Nominal 95 % intervals held the exact gap in {mean:.3f} of the logs, on average "
+            f"over the rows where v is at most {WDR_LIMIT:g}, and at worst in {low.coverage:.3f} "
+            f"(*{low.row.name}*, {low.row.n_prompts} prompts): on average they are {width}."
         )
     return "\n".join(lines)
 
