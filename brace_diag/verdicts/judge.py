@@ -58,7 +58,8 @@ def judge(evidence: GapEvidence | None, margin: float, fault: Fault | None) -> J
     if is_miscalibrated(evidence.gap):
         reason += (
             f"; marked: the mean sum of pi/mu - 1 per rollout is "
-            f"{evidence.gap.u_control.value:+.3f}, not 0, so the spread over prompts was not asked"
+            f"{evidence.gap.u_control.value:+.3f}, not 0, so the spread over prompts "
+            "was not asked, and needs_correction asks for 99 %"
         )
     return _judgement(
         found, reason, _next(found, x, margin, needed, b.n_rollouts), evidence, margin, needed
@@ -119,8 +120,9 @@ def _negligible(x: Bounds, margin: float) -> str:
 def _needs_correction(x: Bounds, margin: float) -> str:
     assert x.b is not None and x.low is not None
     more, low = ("more", "low") if x.b > 0 else ("less", "high")
+    sure = f"{100 * x.guard_level:g} %"
     return (
-        f"pi earns {abs(x.b):.3g} {more} than mu, and with 95 % confidence |b| is above "
+        f"pi earns {abs(x.b):.3g} {more} than mu, and with {sure} confidence |b| is above "
         f"{x.low:.3g}, beyond {_size(x, margin)}: a critic fitted to this log is too {low}"
     )
 

@@ -11,7 +11,10 @@ variance of the log product, and M = E_p[b_p²], in this order:
     needs_probe       v > 4  or  q SE >= d
     inconclusive      otherwise
 
-Both one-sided statements about |b| hold at 95 % (two one-sided tests, Schuirmann 1987). Not asked:
+Both one-sided statements about |b| hold at 95 % (two one-sided tests, Schuirmann 1987). Where the
+control Σ(w - 1) is off, w holds more than staleness, and the tails of b are heavier than its
+standard error says: needs_correction then asks for 99 % (1 false one in 200 logs of pure noise with
+sd .05 at 95 %). Not asked:
 whether b differs from 0, which every log that is long enough says of a gap that does no harm.
 """
 
@@ -28,6 +31,7 @@ from brace_diag.sums import t_quantile
 
 GATES = GateThresholds()
 ONE_SIDED = 0.95
+ONE_SIDED_MISCALIBRATED = 0.99
 FAR = 1000.0
 """More than so many times the rollouts at hand decides nothing in practice."""
 
@@ -39,6 +43,8 @@ class Bounds:
     Attributes:
         b: the gap; d: the margin, None where the returns do not vary within a prompt.
         half: q SE(b); None without a standard error.
+        guard: what |b| must exceed the margin by for needs_correction: q SE(b) at guard_level,
+            which is .99 where the control is off.
         spread, spread_half: M and q SE(M), None where M does not exist or is blocked.
         v, gate: variance of the log product, and the trust that it leaves.
     """
@@ -46,6 +52,8 @@ class Bounds:
     b: float | None
     d: float | None
     half: float | None
+    guard: float | None
+    guard_level: float
     spread: float | None
     spread_half: float | None
     v: float | None
@@ -53,7 +61,7 @@ class Bounds:
 
     @property
     def low(self) -> float | None:
-        return None if self.b is None or self.half is None else abs(self.b) - self.half
+        return None if self.b is None or self.guard is None else abs(self.b) - self.guard
 
     @property
     def high(self) -> float | None:
@@ -80,10 +88,13 @@ def bounds(
     s_a = return_sd.value
     d = margin * s_a if s_a is not None and s_a > 0.0 else None
     spread = None if miscalibrated else prompt_mean_square.value
+    guard_level = ONE_SIDED_MISCALIBRATED if miscalibrated else ONE_SIDED
     return Bounds(
         b=b.value,
         d=d,
         half=one_sided(b),
+        guard=one_sided(b, guard_level),
+        guard_level=guard_level,
         spread=spread,
         spread_half=None if spread is None else one_sided(prompt_mean_square),
         v=v,
@@ -91,11 +102,11 @@ def bounds(
     )
 
 
-def one_sided(estimate: Estimate) -> float | None:
-    """t_.95 times the standard error, None without one."""
+def one_sided(estimate: Estimate, level: float = ONE_SIDED) -> float | None:
+    """t of a one-sided level times the standard error, None without one."""
     if estimate.se is None or estimate.n_clusters < 2:
         return None
-    return float(t_quantile(ONE_SIDED, estimate.n_clusters)) * estimate.se
+    return float(t_quantile(level, estimate.n_clusters)) * estimate.se
 
 
 def verdict(x: Bounds) -> Verdict:

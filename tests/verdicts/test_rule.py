@@ -61,6 +61,14 @@ def test_the_margin_decides_not_significance(sign: float) -> None:
     assert verdict(the_bounds(sign * 0.01, 0.0005)) == "negligible"
 
 
+def test_a_control_that_is_off_asks_more_of_a_correction_and_nothing_else() -> None:
+    between = D + 2.0 * 0.01  # t_.95 = 1.67 and t_.99 = 2.39 at 64 clusters
+    assert verdict(the_bounds(between, 0.01)) == "needs_correction"
+    assert verdict(the_bounds(between, 0.01, miscalibrated=True)) == "inconclusive"
+    assert verdict(the_bounds(D + 2.5 * 0.01, 0.01, miscalibrated=True)) == "needs_correction"
+    assert verdict(the_bounds(D - 1.7 * 0.01, 0.01, miscalibrated=True)) == "negligible"
+
+
 def test_a_refused_variance_comes_before_every_number() -> None:
     for b in (0.0, 0.5):
         assert verdict(the_bounds(b, 0.001, v=10.1, gate="refused")) == "needs_probe"
