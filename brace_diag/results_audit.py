@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from brace_diag.quality import DataQuality
 from brace_diag.results import Estimate, Gate, Status
-from brace_diag.results_sweep import Recommendation
 
 if TYPE_CHECKING:
     import polars as pl
@@ -117,41 +116,8 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectGap:
-    """The gap at the first token measured on rollouts that pi itself drew.
-
-    Attributes:
-        kind: `fresh`, a second file; `staleness_0`, rows of the log itself.
-        estimate: mean return of pi's rollouts less that of mu's.
-        n_fresh: rollouts drawn by pi; n_prompts: prompts with rollouts of both.
-        paired: whether the difference is taken prompt by prompt.
-        z: direct estimate less wdr in joint standard errors; None where it cannot be had.
-        message: what it says, in a sentence.
-    """
-
-    kind: Literal["fresh", "staleness_0"]
-    estimate: Estimate
-    n_fresh: int
-    n_prompts: int
-    paired: bool
-    z: float | None
-    message: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "estimate": self.estimate.to_dict(),
-            "n_fresh": self.n_fresh,
-            "n_prompts": self.n_prompts,
-            "paired": self.paired,
-            "z": self.z,
-            "message": self.message,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Audit:
-    """Whether a run's critic needs correction, and with which settings.
+    """Whether a run's critic needs correction.
 
     Attributes:
         source: what was read, in words.
@@ -159,8 +125,6 @@ class Audit:
         overall: the judgement of the whole log.
         checks: every check, in the order in which the rule asks them.
         probe_rollouts: fresh rollouts from pi that resolve the margin.
-        direct: the gap measured on pi's own rollouts, where there are any.
-        recommendation: target and settings, with `needs_correction` only.
         by: the judgement of every step, by step; empty unless asked for.
         notes: sentences that a reader must see.
     """
@@ -171,8 +135,6 @@ class Audit:
     overall: Judgement
     checks: tuple[AuditCheck, ...]
     probe_rollouts: int | None
-    direct: tuple[DirectGap, ...]
-    recommendation: Recommendation | None
     by: Mapping[int, Judgement]
     notes: tuple[str, ...]
 
@@ -187,10 +149,6 @@ class Audit:
             **self.overall.to_dict(),
             "probe_rollouts": self.probe_rollouts,
             "checks": [check.to_dict() for check in self.checks],
-            "direct": [direct.to_dict() for direct in self.direct],
-            "recommendation": None
-            if self.recommendation is None
-            else self.recommendation.to_dict(),
         }
         if self.settings.by is not None:
             entries = [{"key": key} | own.to_dict() for key, own in self.by.items()]

@@ -58,8 +58,6 @@ def audit(
         overall=overall,
         checks=checks,
         probe_rollouts=probe_rollouts(n, chosen.margin) if n >= 2 else None,
-        direct=(),
-        recommendation=None,
         by=_by_step(evidence, chosen, found),
         notes=_notes(overall, checks),
     )
