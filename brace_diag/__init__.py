@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from brace_diag.engines.importance import importance_products
     from brace_diag.engines.local import value_gap
     from brace_diag.engines.reward_slope import reward_slope
+    from brace_diag.engines.sweep import sweep
     from brace_diag.engines.targets import write_targets
     from brace_diag.errors import (
         BraceDiagError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from brace_diag.results_critic import CriticFit
     from brace_diag.results_importance import ImportanceProducts
     from brace_diag.results_slope import RewardSlope
+    from brace_diag.results_sweep import Sweep, SweepSettings
     from brace_diag.results_targets import TargetsWritten
     from brace_diag.rollouts import Rollouts
     from brace_diag.settings import TargetSpec
@@ -57,6 +59,8 @@ __all__ = [
     "RewardSlope",
     "Rollouts",
     "SchemaError",
+    "Sweep",
+    "SweepSettings",
     "TargetSpec",
     "TargetsWritten",
     "ValueGap",
@@ -72,6 +76,7 @@ __all__ = [
     "mc_targets",
     "open_run",
     "reward_slope",
+    "sweep",
     "value_gap",
     "vtrace_targets",
     "write_targets",
@@ -91,6 +96,8 @@ _HOME = {
     "RewardSlope": "brace_diag.results_slope",
     "Rollouts": "brace_diag.rollouts",
     "SchemaError": "brace_diag.errors",
+    "Sweep": "brace_diag.results_sweep",
+    "SweepSettings": "brace_diag.results_sweep",
     "TargetSpec": "brace_diag.settings",
     "TargetsWritten": "brace_diag.results_targets",
     "ValueGap": "brace_diag.results",
@@ -105,6 +112,7 @@ _HOME = {
     "mc_targets": "brace_diag.targets",
     "open_run": "brace_diag.readers",
     "reward_slope": "brace_diag.engines.reward_slope",
+    "sweep": "brace_diag.engines.sweep",
     "value_gap": "brace_diag.engines.local",
     "vtrace_targets": "brace_diag.targets",
     "write_targets": "brace_diag.engines.targets",

@@ -84,6 +84,12 @@ def _column(batch: Rollouts, spec: TargetSpec, returns: Array) -> TargetColumn:
     )
 
 
+def target_of(batch: Rollouts, rec: Recursion, threads: int) -> Array:
+    """A target at every token of a batch, (n_tokens,)."""
+    with _threads(threads):
+        return _target(batch, rec)
+
+
 def _target(batch: Rollouts, rec: Recursion) -> Array:
     out = np.empty(batch.n_tokens)
     mu, pi = _log_probs(batch)
