@@ -23,6 +23,8 @@ from brace_diag.plots.save import save_figure
 from brace_diag.plots.slopes import slope_figure
 from brace_diag.plots.slopes_data import SlopesData, slopes_data
 from brace_diag.plots.style import DOUBLE_COLUMN, SINGLE_COLUMN
+from brace_diag.plots.sweep import sweep_figure
+from brace_diag.plots.sweep_data import SweepData, sweep_data
 from brace_diag.plots.tails import tails_figure
 from brace_diag.plots.tails_by_position import place_figure
 
@@ -34,6 +36,7 @@ __all__ = [
     "PlaceData",
     "ProductsData",
     "SlopesData",
+    "SweepData",
     "TailsData",
     "calibration_data",
     "calibration_figure",
@@ -48,6 +51,8 @@ __all__ = [
     "save_figure",
     "slope_figure",
     "slopes_data",
+    "sweep_data",
+    "sweep_figure",
     "tails_data",
     "tails_figure",
     "target_data",
