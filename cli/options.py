@@ -159,6 +159,34 @@ CBarOption = Annotated[
         show_default=False,
     ),
 ]
+SweepKOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--k",
+        metavar="N",
+        help="A window in tokens, or inf. Repeatable. [default: 16, 64, 100, 256, inf]",
+        show_default=False,
+    ),
+]
+SweepRhoBarOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--rho-bar",
+        metavar="NUMBER",
+        help="A cap of the residual's weight. Repeatable. [default: 1, 1.2, 2]",
+        show_default=False,
+    ),
+]
+SweepCBarOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--c-bar",
+        metavar="NUMBER",
+        help="A cap of the trace, used with every rho_bar that is not smaller. Repeatable. "
+        "[default: 1, 1.1, 1.2, 2]",
+        show_default=False,
+    ),
+]
 TargetsOption = Annotated[
     list[str] | None,
     typer.Option(
