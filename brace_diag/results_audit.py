@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from brace_diag.quality import DataQuality
 from brace_diag.results import Estimate, Gate, Status
+from brace_diag.results_sweep import Recommendation
 
 if TYPE_CHECKING:
     import polars as pl
@@ -126,6 +127,8 @@ class Audit:
         checks: every check, in the order in which the rule asks them.
         probe_rollouts: fresh rollouts from pi that resolve the margin.
         by: the judgement of every step, by step; empty unless asked for.
+        recommendation: target settings that would recover the gap, with needs_correction and a
+            critic in the log; else None.
         notes: sentences that a reader must see.
     """
 
@@ -136,6 +139,7 @@ class Audit:
     checks: tuple[AuditCheck, ...]
     probe_rollouts: int | None
     by: Mapping[int, Judgement]
+    recommendation: Recommendation | None
     notes: tuple[str, ...]
 
     @property
@@ -149,6 +153,9 @@ class Audit:
             **self.overall.to_dict(),
             "probe_rollouts": self.probe_rollouts,
             "checks": [check.to_dict() for check in self.checks],
+            "recommendation": None
+            if self.recommendation is None
+            else self.recommendation.to_dict(),
         }
         if self.settings.by is not None:
             entries = [{"key": key} | own.to_dict() for key, own in self.by.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .audit_text import headline
+from .audit_text import headline, sentence_case
 from .tables import interval, number
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def markdown(found: Audit) -> str:
     lines = [f"### brace-diag: {headline(found)}", "", f"{_cell(own.reason)}."]
     if own.next is not None:
         lines += ["", f"**Next:** {_cell(own.next)}."]
+    if found.recommendation is not None:
+        lines += ["", f"{_cell(sentence_case(found.recommendation.reason))}."]
     if b.value is not None and found.verdict != "invalid":
         ends = interval(b.ci_low, b.ci_high, b.se, sign=True)
         lines += [

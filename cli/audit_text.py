@@ -43,6 +43,11 @@ def sentence(found: Audit) -> str:
     return SENTENCES[found.verdict]
 
 
+def sentence_case(text: str) -> str:
+    """Words that begin a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def audit_text(found: Audit, terminal: Terminal, remarks: Sequence[str] = ()) -> str:
     """The whole answer as text, with a newline at its end.
 
@@ -73,6 +78,9 @@ def _verdict(found: Audit, terminal: Terminal) -> list[str]:
         )
     if own.next is not None:
         lines += terminal.paragraph(own.next, "  -> ", "     ")
+    if found.recommendation is not None:
+        why = sentence_case(found.recommendation.reason)
+        lines += terminal.paragraph(f"{why}.", "     ", "     ")
     return lines
 
 

@@ -77,7 +77,7 @@ def measure(row: Row, index: int, replicates: int) -> Measured:
     for r in range(replicates):
         mdp, truth = pools[r % n_families], truths[r % n_families]
         log = sample_log(mdp, row.n_prompts, row.group_size, rng, pool=True, noise=row.noise)
-        found = audit(Rollouts.from_arrow(log.to_table()), threads=1)
+        found = audit(Rollouts.from_arrow(log.to_table()), advice=False, threads=1)
         verdicts[found.verdict] += 1
         off += any(c.id == "control" and c.status == "warn" for c in found.checks)
         b, v = found.overall.b_hat, found.overall.within_var_log_product

@@ -8,7 +8,9 @@ from typing import Any
 
 from brace_diag.engines.evidence import Evidence, gather
 from brace_diag.engines.runs import Progress, RunLike, as_run
+from brace_diag.engines.sweep import sweep
 from brace_diag.results_audit import Audit, AuditCheck, Judgement
+from brace_diag.results_sweep import SweepSettings
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import AuditSettings
 from brace_diag.verdicts.checks import all_checks
@@ -21,6 +23,7 @@ def audit(
     run: RunLike | Iterable[Rollouts],
     settings: AuditSettings | None = None,
     *,
+    advice: bool = True,
     threads: int | None = None,
     progress: Progress | None = None,
     **changes: Any,
@@ -38,6 +41,7 @@ def audit(
     Args:
         run: an opened run, or `Rollouts` (a list is read twice, so not a generator).
         settings: what to ask; `changes` override single fields, e.g. `by="step"`.
+        advice: whether needs_correction also sweeps target settings, in a second pass.
         threads: threads of the sums; all cores by default.
         progress: called with rows done and rows in all.
 
@@ -46,10 +50,18 @@ def audit(
         InputError: a setting out of its range.
     """
     chosen = replace(settings or AuditSettings(), **changes)
-    evidence = gather(as_run(run), chosen, threads=threads, progress=progress)
+    source = as_run(run)
+    evidence = gather(source, chosen, threads=threads, progress=progress)
     found = faults(evidence)
     overall = judge(evidence.whole, chosen.margin, found[0] if found else None)
     checks = all_checks(evidence, found, chosen.margin)
+    advised = None
+    if advice and overall.verdict == "needs_correction" and "values" in evidence.columns:
+        grid = SweepSettings(gamma=chosen.gamma, level=chosen.level)
+        advised = sweep(source, grid, threads=threads, progress=progress).recommendation
+    if advised is not None:
+        told = f"train the critic on {advised.label}: brace-diag targets computes it"
+        overall = replace(overall, next=told)
     n = overall.b_hat.n_clusters
     return Audit(
         source=evidence.source,
@@ -59,6 +71,7 @@ def audit(
         checks=checks,
         probe_rollouts=probe_rollouts(n, chosen.margin) if n >= 2 else None,
         by=_by_step(evidence, chosen, found),
+        recommendation=advised,
         notes=_notes(overall, checks),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from brace_diag import InputError, Rollouts, SchemaError, audit, open_run
+from brace_diag import InputError, Rollouts, SchemaError, audit, open_run, sweep
 from brace_diag.results_audit import Audit, AuditCheck
 from brace_diag.tabular import LatentFamily, RatioNoise, TokenMDP, exact_truth, sample_log
 
@@ -72,6 +72,24 @@ def test_a_large_gap_needs_correction_and_a_small_one_none(stale: TokenMDP) -> N
         found = judged(small, seed, n_prompts=256)
         assert found.verdict == "negligible"
         assert found.overall.next is None
+
+
+def test_needs_correction_comes_with_the_settings_of_a_sweep(
+    stale: TokenMDP, changed: Changed
+) -> None:
+    found = judged(stale, 0)
+    advised = sweep(Rollouts.from_arrow(a_log(stale, 0)), threads=1).recommendation
+    assert found.recommendation is not None and advised is not None
+    assert found.recommendation.to_dict() == advised.to_dict()
+    assert found.overall.next == (
+        f"train the critic on {advised.label}: brace-diag targets computes it"
+    )
+    assert judged(family(0.004, 0.2), 0, n_prompts=256).recommendation is None
+    log = Rollouts.from_arrow(a_log(stale, 0))
+    assert audit(log, advice=False).recommendation is None
+    # Without a critic there is no target to sweep; the verdict stands.
+    without = audit(changed(values=None))
+    assert (without.verdict, without.recommendation) == ("needs_correction", None)
 
 
 @pytest.mark.parametrize(
