@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from brace_diag.engines.reward_slope import reward_slope
     from brace_diag.engines.sweep import sweep
     from brace_diag.engines.targets import write_targets
+    from brace_diag.engines.trend import trend
     from brace_diag.errors import (
         BraceDiagError,
         InputError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from brace_diag.results_slope import RewardSlope
     from brace_diag.results_sweep import Sweep, SweepSettings
     from brace_diag.results_targets import TargetsWritten
+    from brace_diag.results_trend import Trend
     from brace_diag.rollouts import Rollouts
     from brace_diag.settings import TargetSpec
     from brace_diag.targets import (
@@ -63,6 +65,7 @@ __all__ = [
     "SweepSettings",
     "TargetSpec",
     "TargetsWritten",
+    "Trend",
     "ValueGap",
     "__version__",
     "advantages",
@@ -77,6 +80,7 @@ __all__ = [
     "open_run",
     "reward_slope",
     "sweep",
+    "trend",
     "value_gap",
     "vtrace_targets",
     "write_targets",
@@ -100,6 +104,7 @@ _HOME = {
     "SweepSettings": "brace_diag.results_sweep",
     "TargetSpec": "brace_diag.settings",
     "TargetsWritten": "brace_diag.results_targets",
+    "Trend": "brace_diag.results_trend",
     "ValueGap": "brace_diag.results",
     "advantages": "brace_diag.targets",
     "audit": "brace_diag.verdicts.audit",
@@ -113,6 +118,7 @@ _HOME = {
     "open_run": "brace_diag.readers",
     "reward_slope": "brace_diag.engines.reward_slope",
     "sweep": "brace_diag.engines.sweep",
+    "trend": "brace_diag.engines.trend",
     "value_gap": "brace_diag.engines.local",
     "vtrace_targets": "brace_diag.targets",
     "write_targets": "brace_diag.engines.targets",

@@ -39,6 +39,7 @@ _QUESTIONS = (
     _Question("bias", "value gap V^pi - V^mu by position", _GAP),
     _Question("bias", "critic bias V - V^pi by position", (*_GAP, ("values",))),
     _Question("bias --by step", "both for each trainer step", (*_GAP, ("step",))),
+    _Question("trend", "whether gap, critic and weights move over steps", (*_GAP, ("step",))),
     _Question(
         "bias --by staleness",
         "both for each staleness",

@@ -279,6 +279,7 @@ WeightsFigureOption = Annotated[
         show_default=False,
     ),
 ]
+TrendByOption = Annotated[By, typer.Option("--by", help="What the figures run along.")]
 AuditByOption = Annotated[
     AuditBy | None,
     typer.Option("--by", help="Also one verdict per trainer step.", show_default=False),

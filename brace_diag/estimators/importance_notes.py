@@ -105,12 +105,12 @@ def _small_cause(own: ImportanceEstimates, signs: LogSigns) -> str:
 
 def believed_keys(by: tuple[KeyedWeights, ...], ratio: RatioCheck) -> tuple[KeyedWeights, ...]:
     """Figures of keys, marked as those of the whole log are."""
-    names = _unbelieved(ratio.verdict)
+    names = unbelieved(ratio.verdict)
     reason = ratio.verdict.replace("_", " ")
     return tuple(replace(one, figures=mark_figures(one.figures, reason, names)) for one in by)
 
 
-def _unbelieved(verdict: Verdict) -> frozenset[str]:
+def unbelieved(verdict: Verdict) -> frozenset[str]:
     """Figures that a verdict takes the trust from."""
     if verdict in ("importance_ratio", "unknown", "no_staleness"):
         return frozenset()
@@ -130,27 +130,29 @@ def believed(own: ImportanceEstimates, ratio: RatioCheck) -> tuple[ImportanceEst
         return own, None
     reason = ratio.verdict.replace("_", " ")
     if ratio.verdict == "miscalibrated":
-        return _marked(own, reason, PRODUCTS), None
+        return _all_marked(own, reason, PRODUCTS), None
     w = own.figures.mean_weight
     told = {
         "engine_mismatch": f"engine mismatch: mean pi/mu is {w.value:.4f}, not 1, so mu is not the "
         f"sampler that drew these tokens; {ratio.cause}"
     }
-    return _marked(own, reason, _unbelieved(ratio.verdict)), told.get(ratio.verdict, ratio.cause)
+    return _all_marked(own, reason, unbelieved(ratio.verdict)), told.get(ratio.verdict, ratio.cause)
 
 
 def mark_figures(figures: WeightFigures, reason: str, names: frozenset[str]) -> WeightFigures:
     """The same numbers, the named ones unreliable with the reason."""
-    return replace(figures, **{name: _mark(getattr(figures, name), reason) for name in names})
+    return replace(figures, **{name: marked(getattr(figures, name), reason) for name in names})
 
 
-def _marked(own: ImportanceEstimates, reason: str, names: frozenset[str]) -> ImportanceEstimates:
+def _all_marked(
+    own: ImportanceEstimates, reason: str, names: frozenset[str]
+) -> ImportanceEstimates:
     def mark_cell(cell: Cell) -> Cell:
         beside = {
-            name: _mark(value, reason) if isinstance(value, Estimate) else value
+            name: marked(value, reason) if isinstance(value, Estimate) else value
             for name, value in cell.companions.items()
         }
-        return replace(cell, estimate=_mark(cell.estimate, reason), companions=beside)
+        return replace(cell, estimate=marked(cell.estimate, reason), companions=beside)
 
     def mark_curve(curve: Curve) -> Curve:
         return replace(curve, cells=tuple(mark_cell(cell) for cell in curve.cells))
@@ -160,13 +162,14 @@ def _marked(own: ImportanceEstimates, reason: str, names: frozenset[str]) -> Imp
         figures=mark_figures(own.figures, reason, names),
         log_products=mark_curve(own.log_products),
         log_products_uncapped=mark_curve(own.log_products_uncapped),
-        half_life=_mark(own.half_life, reason),
-        half_life_one=_mark(own.half_life_one, reason),
-        half_life_rule=_mark(own.half_life_rule, reason),
+        half_life=marked(own.half_life, reason),
+        half_life_one=marked(own.half_life_one, reason),
+        half_life_rule=marked(own.half_life_rule, reason),
     )
 
 
-def _mark(estimate: Estimate, reason: str) -> Estimate:
+def marked(estimate: Estimate, reason: str) -> Estimate:
+    """The same number, unreliable with the reason."""
     return estimate if estimate.value is None else replace(estimate, reliable=False, reason=reason)
 
 

@@ -27,6 +27,8 @@ from brace_diag.plots.sweep import sweep_figure
 from brace_diag.plots.sweep_data import SweepData, sweep_data
 from brace_diag.plots.tails import tails_figure
 from brace_diag.plots.tails_by_position import place_figure
+from brace_diag.plots.trend import trend_figure
+from brace_diag.plots.trend_data import trend_data
 
 __all__ = [
     "DOUBLE_COLUMN",
@@ -57,5 +59,7 @@ __all__ = [
     "tails_figure",
     "target_data",
     "target_figure",
+    "trend_data",
+    "trend_figure",
     "y_limits",
 ]

@@ -69,7 +69,7 @@ def keyed_figure(result: ValueGap, *, size: style.Size = style.DOUBLE_COLUMN) ->
             keyed_finding(result, data),
             basis(result),
             cautions(result),
-            [_handles(data), _gate_handles(data)],
+            [_handles(data), gate_handles(data)],
         )
         panels = [Panel(0.0, f"gap at the first token, {V_PI} − {V_MU}; units of the return")]
         if len(data.key):
@@ -79,7 +79,7 @@ def keyed_figure(result: ValueGap, *, size: style.Size = style.DOUBLE_COLUMN) ->
         gap_panel(stacked[0], data)
         if len(data.key):
             returns_panel(stacked[1], data)
-        _key_axis(stacked[0], data)
+        key_axis(stacked[0], data)
         stacked[-1].set_xlabel(KEY_LABELS[data.by])
         fit_left(figure, stacked)
     return figure
@@ -113,7 +113,7 @@ def gap_panel(axes: Axes, data: KeyedData) -> None:
         margin_band(axes, data.margin)
     else:
         explain(axes, plain(data.reason))
-    _intervals(axes, data.key, data.b, style.BLUE, style.BAND_POINTWISE, "interval")
+    intervals(axes, data.key, data.b, style.BLUE, style.BAND_POINTWISE, "interval")
     axes.plot(data.key, data.b.value, color=style.BLUE, lw=style.LINE, zorder=3, label="b")
     options: dict[str, Any] = {"rasterized": len(data.key) > VECTORS_UP_TO}
     if len(data.key) > BARS_UP_TO:
@@ -131,7 +131,7 @@ def returns_panel(axes: Axes, data: KeyedData) -> None:
     for name, (_, look, aside) in RETURNS.items():
         series: Series = getattr(data, name)
         x = data.key + (aside * step if few else 0.0)
-        _intervals(axes, x, series, look["color"], TINTS[name], f"{name} interval")
+        intervals(axes, x, series, look["color"], TINTS[name], f"{name} interval")
         marker = look["marker"] if few else "none"
         axes.plot(
             x,
@@ -144,7 +144,7 @@ def returns_panel(axes: Axes, data: KeyedData) -> None:
         )
 
 
-def _intervals(axes: Axes, x: Array, series: Series, bar: str, band: str, label: str) -> None:
+def intervals(axes: Axes, x: Array, series: Series, bar: str, band: str, label: str) -> None:
     """Bars; a band where keys are many, with bars at keys whose neighbours have no interval."""
     barred = np.isfinite(series.low)
     if len(x) > BARS_UP_TO:
@@ -154,7 +154,8 @@ def _intervals(axes: Axes, x: Array, series: Series, bar: str, band: str, label:
     axes.vlines(x[barred], low, high, colors=bar, lw=style.LINE, zorder=2, label=label)
 
 
-def _key_axis(axes: Axes, data: KeyedData) -> None:
+def key_axis(axes: Axes, data: KeyedData) -> None:
+    """Whole numbers along the key, with a little room at both ends."""
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     if not len(data.key):
         axes.set_xticks([])
@@ -175,7 +176,8 @@ def _handles(data: KeyedData) -> list[Artist]:
     return found + (margin_handles(data.margin) if data.b.known.any() else [])
 
 
-def _gate_handles(data: KeyedData) -> list[Artist]:
+def gate_handles(data: KeyedData) -> list[Artist]:
+    """The gates that occur, for the legend."""
     return [
         Line2D([], [], linestyle="none", label=style.GATE_MARKS[g].meaning, **style.mark_options(g))
         for g in data.gates_met

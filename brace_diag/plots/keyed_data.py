@@ -95,11 +95,12 @@ def keyed_data(result: ValueGap) -> KeyedData:
         critic_mean=Series.of(b.critic_mean for b in batches),
         gates=tuple(entry.gate for entry in result.by),
         margin=margin_of(result.batch.return_sd),
-        reason=_reason(result.settings.by, [b.b_hat for b in batches]),
+        reason=why_no_gap(result.settings.by, [b.b_hat for b in batches]),
     )
 
 
-def _reason(by: str, gaps: list[Estimate]) -> str:
+def why_no_gap(by: str, gaps: list[Estimate]) -> str:
+    """Why no key has an estimate of b; empty where one has."""
     if not gaps:
         return f"The log tells no {by} for any rollout"
     if any(gap.value is not None for gap in gaps):

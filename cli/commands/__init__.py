@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import typer
 
-from . import audit, beta, bias, critic, demo, inspect, simulate, sweep, targets, weights
+from . import audit, beta, bias, critic, demo, inspect, simulate, sweep, targets, trend, weights
 
-IN_ORDER_OF_HELP = (demo, inspect, audit, sweep, bias, beta, targets, critic, weights, simulate)
+IN_ORDER_OF_HELP = (
+    demo,
+    inspect,
+    audit,
+    sweep,
+    trend,
+    bias,
+    beta,
+    targets,
+    critic,
+    weights,
+    simulate,
+)
 
 
 def add_commands(app: typer.Typer) -> None:
