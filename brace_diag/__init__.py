@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from brace_diag._version import __version__
 
 if TYPE_CHECKING:
+    from brace_diag.engines.compare import compare
     from brace_diag.engines.critic_fit import critic_fit
     from brace_diag.engines.importance import importance_products
     from brace_diag.engines.local import value_gap
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from brace_diag.readers import open_run
     from brace_diag.results import Curve, Estimate, ValueGap
     from brace_diag.results_audit import Audit
+    from brace_diag.results_compare import Comparison
     from brace_diag.results_critic import CriticFit
     from brace_diag.results_importance import ImportanceProducts
     from brace_diag.results_slope import RewardSlope
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "BraceDiagError",
+    "Comparison",
     "CriticFit",
     "Curve",
     "DataQuality",
@@ -72,6 +75,7 @@ __all__ = [
     "audit",
     "brace_targets",
     "capped_targets",
+    "compare",
     "critic_fit",
     "gae_targets",
     "importance_products",
@@ -89,6 +93,7 @@ __all__ = [
 _HOME = {
     "Audit": "brace_diag.results_audit",
     "BraceDiagError": "brace_diag.errors",
+    "Comparison": "brace_diag.results_compare",
     "CriticFit": "brace_diag.results_critic",
     "Curve": "brace_diag.results",
     "DataQuality": "brace_diag.quality",
@@ -110,6 +115,7 @@ _HOME = {
     "audit": "brace_diag.verdicts.audit",
     "brace_targets": "brace_diag.targets",
     "capped_targets": "brace_diag.targets",
+    "compare": "brace_diag.engines.compare",
     "critic_fit": "brace_diag.engines.critic_fit",
     "gae_targets": "brace_diag.targets",
     "importance_products": "brace_diag.engines.importance",

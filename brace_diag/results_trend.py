@@ -31,32 +31,22 @@ SERIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TrendSettings:
-    """What `trend` is asked for.
+class FigureSettings:
+    """What the figures of `SERIES` are asked for.
 
     Attributes:
-        by: what the figures run along.
-        staleness: which token's version makes the key `staleness`.
         gamma: discount per policy token, in (0, 1]; level: of the intervals, in (0, 1).
         baseline: as in `GapSettings`.
-        margin: the gap that is harmless, in units of each key's s_A.
         c_bar, rho_bar: caps of m and of the kept shares.
     """
 
-    by: By = "step"
-    staleness: StalenessKind = "first"
     gamma: float = 1.0
     level: float = 0.95
     baseline: Baseline = "auto"
-    margin: float = 0.1
     c_bar: float = 1.1
     rho_bar: float = 1.2
 
     def __post_init__(self) -> None:
-        if self.by not in ("step", "staleness"):
-            raise InputError(f"by is {self.by!r}; allowed: 'step', 'staleness'")
-        if not self.margin > 0.0:
-            raise InputError(f"margin is {self.margin}; it must be above 0, in units of s_A")
         for name in ("c_bar", "rho_bar"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be above 0, or inf")
@@ -64,13 +54,35 @@ class TrendSettings:
 
     def gap(self) -> GapSettings:
         """The same as settings of the value gap."""
-        return GapSettings(
-            gamma=self.gamma, level=self.level, baseline=self.baseline, by=self.by,
-            staleness=self.staleness,
-        )  # fmt: skip
+        return GapSettings(gamma=self.gamma, level=self.level, baseline=self.baseline)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TrendSettings(FigureSettings):
+    """What `trend` is asked for.
+
+    Attributes:
+        by: what the figures run along.
+        staleness: which token's version makes the key `staleness`.
+        margin: the gap that is harmless, in units of each key's s_A.
+    """
+
+    by: By = "step"
+    staleness: StalenessKind = "first"
+    margin: float = 0.1
+
+    def __post_init__(self) -> None:
+        # A class with slots is made anew, so that a bare super() would not find it.
+        FigureSettings.__post_init__(self)
+        if self.by not in ("step", "staleness"):
+            raise InputError(f"by is {self.by!r}; allowed: 'step', 'staleness'")
+        if self.staleness not in ("first", "last"):
+            raise InputError(f"staleness is {self.staleness!r}; allowed: 'first', 'last'")
+        if not self.margin > 0.0:
+            raise InputError(f"margin is {self.margin}; it must be above 0, in units of s_A")
 
 
 @dataclass(frozen=True, slots=True)

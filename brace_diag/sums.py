@@ -76,11 +76,13 @@ class Jackknife:
         deviations: (n_groups, n_outputs) of the replicates from their mean; 0 where the group has
             no part in the output or is the only one.
         n_groups: (n_outputs,) non-empty groups of each output.
+        groups: (n_groups,) which group each row of deviations leaves out, where that is kept.
     """
 
     value: Array
     deviations: Array
     n_groups: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64] | None = None
 
     @property
     def covariance(self) -> Array:
@@ -105,7 +107,20 @@ class Jackknife:
             np.array([self.value[used] @ w]),
             (self.deviations[:, used] @ w)[:, None],
             np.array([n_groups], np.int64),
+            self.groups,
         )
+
+    def by_group(self) -> Array:
+        """Deviations scaled to the standard error, (N_GROUPS, n_outputs): se² = Σ_g of squares.
+
+        Statistics of two logs over the same prompts subtract group by group, so that what both
+        owe to a prompt cancels.
+        """
+        assert self.groups is not None
+        out = np.zeros((N_GROUPS, self.deviations.shape[1]))
+        shrink = np.maximum(self.n_groups - 1, 0) / np.maximum(self.n_groups, 1)
+        out[self.groups] = self.deviations * np.sqrt(shrink)
+        return out
 
 
 def jackknife(
@@ -125,15 +140,18 @@ def jackknife(
     groups = np.flatnonzero(anywhere)
     with np.errstate(all="ignore"):  # a replicate may have nothing left to divide by
         theta = function(*(leave_one_out(s, groups) for s in sums))
-    return from_replicates(theta, present[groups])
+    return from_replicates(theta, present[groups], groups)
 
 
-def from_replicates(theta: Array, present: npt.NDArray[np.bool_]) -> Jackknife:
+def from_replicates(
+    theta: Array, present: npt.NDArray[np.bool_], groups: npt.NDArray[np.int64] | None = None
+) -> Jackknife:
     """Jackknife of replicates that are already there.
 
     Args:
         theta: (1 + n_groups, n_outputs), on the total and without each group.
         present: (n_groups, n_outputs) or (n_groups,): whether the group has data for the output.
+        groups: (n_groups,) which group each replicate leaves out.
     """
     value, replicates = theta[0], theta[1:]
     has = np.broadcast_to(present if present.ndim == 2 else present[:, None], replicates.shape)
@@ -141,7 +159,7 @@ def from_replicates(theta: Array, present: npt.NDArray[np.bool_]) -> Jackknife:
     kept = np.where(has, replicates, 0.0)
     mean = kept.sum(axis=0) / np.maximum(n_groups, 1)
     deviations = np.where(has & (n_groups >= 2), replicates - mean, 0.0)
-    return Jackknife(value, deviations, n_groups.astype(np.int64))
+    return Jackknife(value, deviations, n_groups.astype(np.int64), groups)
 
 
 def t_quantile(probability: float, n_groups: npt.ArrayLike) -> Array:

@@ -105,6 +105,10 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
+FirstRun = Annotated[
+    str, typer.Argument(metavar="A", help="A log: a file, a folder, a glob or a URL.")
+]
+SecondRun = Annotated[str, typer.Argument(metavar="B", help="The log to hold against it.")]
 FormatOption = Annotated[
     LogFormat, typer.Option("--format", help="Format of the log; auto goes by the file names.")
 ]

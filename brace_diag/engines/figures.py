@@ -21,7 +21,7 @@ from brace_diag.estimators.rollout_info import RolloutInfo
 from brace_diag.estimators.value_gap import GapEstimates, estimate_gap
 from brace_diag.results import Estimate
 from brace_diag.results_importance import ImportanceSettings, RatioCheck
-from brace_diag.results_trend import TrendSettings
+from brace_diag.results_trend import FigureSettings
 from brace_diag.rollouts import Rollouts
 
 WANTS = ("mu_logprobs", "pi_logprobs", "values")
@@ -58,7 +58,7 @@ class SetState:
 
 
 def maker(
-    reading: Reading, settings: TrendSettings, *, positions: bool = False
+    reading: Reading, settings: FigureSettings, *, positions: bool = False
 ) -> Callable[[], SetState]:
     """What makes empty states for what the log has; the range of returns is read once for all."""
     frame = frame_of(reading, settings.gamma) if reading.has_values else None
@@ -93,7 +93,7 @@ class SetFigures:
     figures: dict[str, Estimate]
 
 
-def close(state: SetState, reading: Reading, settings: TrendSettings) -> SetFigures:
+def close(state: SetState, reading: Reading, settings: FigureSettings) -> SetFigures:
     """Every figure; one that the log's columns cannot tell is null and says which is missing."""
     gap = estimate_gap(
         state.gap, settings.gap(), has_values=reading.has_values, allow_group=reading.may_group
@@ -153,7 +153,7 @@ def mark(
 
 
 def ratio_of(
-    state: ImportanceState | None, reading: Reading, settings: TrendSettings
+    state: ImportanceState | None, reading: Reading, settings: FigureSettings
 ) -> RatioCheck | None:
     """Whether w of a closed state is an importance ratio, None without one."""
     if state is None:

@@ -95,7 +95,7 @@ def gap_jackknife(state: GapState, shift: float) -> GapJackknife:
         )  # fmt: skip
         tokens.append(round(float(all_pairs[rows, kernels.FIRST_ORDER].sum())))
         present = np.repeat(counts[groups, start][:, None] > 0.5, N_OUT, axis=1)
-        parts.append(from_replicates(theta, present))
+        parts.append(from_replicates(theta, present, groups))
     return GapJackknife(stack(parts), alive, n_alive[alive], np.array(tokens, np.int64))
 
 
@@ -106,7 +106,7 @@ def _joint(function, present, everyone, *sums) -> Jackknife:  # type: ignore[no-
     own = np.flatnonzero(present.any(axis=1))
     deviations = np.zeros((len(groups), inner.deviations.shape[1]))
     deviations[np.searchsorted(groups, own)] = inner.deviations
-    return Jackknife(inner.value, deviations, inner.n_groups)
+    return Jackknife(inner.value, deviations, inner.n_groups, groups)
 
 
 def stack(parts: list[Jackknife]) -> Jackknife:
@@ -117,6 +117,7 @@ def stack(parts: list[Jackknife]) -> Jackknife:
         np.concatenate([p.value for p in parts]),
         np.concatenate([p.deviations for p in parts], axis=1),
         np.concatenate([p.n_groups for p in parts]),
+        parts[0].groups,
     )
 
 

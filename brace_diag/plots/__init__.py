@@ -4,6 +4,7 @@
 `save_figure` writes it as PNG, SVG or PDF. `gap_data` and `keyed_data` are the arrays they draw.
 """
 
+from brace_diag.plots.comparison import comparison_figure
 from brace_diag.plots.critic import calibration_figure, target_figure
 from brace_diag.plots.critic_data import calibration_data, target_data
 from brace_diag.plots.gap import gap_figure
@@ -42,6 +43,7 @@ __all__ = [
     "TailsData",
     "calibration_data",
     "calibration_figure",
+    "comparison_figure",
     "gap_data",
     "gap_figure",
     "keyed_data",

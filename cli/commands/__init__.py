@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import typer
 
-from . import audit, beta, bias, critic, demo, inspect, simulate, sweep, targets, trend, weights
+from . import (
+    audit,
+    beta,
+    bias,
+    compare,
+    critic,
+    demo,
+    inspect,
+    simulate,
+    sweep,
+    targets,
+    trend,
+    weights,
+)
 
 IN_ORDER_OF_HELP = (
     demo,
@@ -16,6 +29,7 @@ IN_ORDER_OF_HELP = (
     audit,
     sweep,
     trend,
+    compare,
     bias,
     beta,
     targets,

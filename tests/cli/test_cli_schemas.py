@@ -14,7 +14,18 @@ from brace_diag.schemas import load_schema
 from brace_diag.settings import GapSettings
 from brace_diag_cli.document import document
 
-COMMANDS = ("audit", "bias", "critic", "demo", "inspect", "simulate", "sweep", "targets", "trend")
+COMMANDS = (
+    "audit",
+    "bias",
+    "compare",
+    "critic",
+    "demo",
+    "inspect",
+    "simulate",
+    "sweep",
+    "targets",
+    "trend",
+)
 
 
 def bias_json(gap: ValueGap) -> dict[str, Any]:
