@@ -32,6 +32,15 @@ VERDICTS: tuple[Verdict, ...] = (
     "needs_correction",
     "inconclusive",
 )
+SENTENCES: dict[Verdict, str] = {
+    "negligible": "The critic needs no correction",
+    "needs_correction": "The critic needs correction",
+    "needs_probe": "This log cannot tell; fresh rollouts from pi can",
+    "inconclusive": "Not decided yet; more rollouts like these would tell",
+    "no_staleness": "Nothing was tested",
+    "invalid": "This log cannot be judged as it is",
+}
+"""What a verdict means, in a sentence."""
 CANNOT_JUDGE: frozenset[Verdict] = frozenset(
     {"invalid", "no_staleness", "needs_probe", "inconclusive"}
 )
@@ -146,6 +155,13 @@ class Audit:
     def verdict(self) -> Verdict:
         """The verdict on the whole log."""
         return self.overall.verdict
+
+    @property
+    def sentence(self) -> str:
+        """What the verdict means; an undecided one that more data would not decide says so."""
+        if self.verdict == "inconclusive" and self.overall.rollouts_needed is None:
+            return "Not decided, and more rollouts like these would not decide it"
+        return SENTENCES[self.verdict]
 
     def to_dict(self) -> dict[str, Any]:
         """The `results` block of the JSON document."""

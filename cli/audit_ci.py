@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import interval, number
+
 from .audit_text import headline, sentence_case
-from .tables import interval, number
 
 if TYPE_CHECKING:
     from brace_diag.results_audit import Audit, AuditCheck

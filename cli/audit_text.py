@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import interval, number, short
+
 from .gap_text import quality_text
-from .tables import Column, interval, number, on_the_point, short, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -21,26 +23,11 @@ VERDICT_STYLES = {
     "needs_probe": "yellow",
     "inconclusive": "yellow",
 }
-SENTENCES = {
-    "negligible": "The critic needs no correction",
-    "needs_correction": "The critic needs correction",
-    "needs_probe": "This log cannot tell; fresh rollouts from pi can",
-    "inconclusive": "Not decided yet; more rollouts like these would tell",
-    "no_staleness": "Nothing was tested",
-    "invalid": "This log cannot be judged as it is",
-}
 
 
 def headline(found: Audit) -> str:
     """The verdict in a sentence, beside its name."""
-    return f"{found.verdict}: {sentence(found)}"
-
-
-def sentence(found: Audit) -> str:
-    """What the verdict means; an undecided one that more data would not decide says so."""
-    if found.verdict == "inconclusive" and found.overall.rollouts_needed is None:
-        return "Not decided, and more rollouts like these would not decide it"
-    return SENTENCES[found.verdict]
+    return f"{found.verdict}: {found.sentence}"
 
 
 def sentence_case(text: str) -> str:
@@ -66,7 +53,7 @@ def audit_text(found: Audit, terminal: Terminal, remarks: Sequence[str] = ()) ->
 def _verdict(found: Audit, terminal: Terminal) -> list[str]:
     own = found.overall
     name = terminal.paint(found.verdict, VERDICT_STYLES[found.verdict])
-    lines = [f"{name}: {terminal.paint(sentence(found), 'bold')}"]
+    lines = [f"{name}: {terminal.paint(found.sentence, 'bold')}"]
     lines += terminal.paragraph(f"{own.reason}.", "  ", "  ")
     b = own.b_hat
     if b.value is not None and found.verdict != "invalid":

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import interval, number, share, short
+
 from .gap_text import bullets, quality_text
-from .tables import Column, interval, number, on_the_point, share, short, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import interval, number
 from brace_diag.results_trend import SERIES
 
 from .gap_text import bullets, quality_text
-from .tables import Column, interval, number, on_the_point, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal
 from .trend_text import HEADS, SIGNED
 

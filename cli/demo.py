@@ -12,13 +12,15 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brace_diag.number_words import number, short
+
 from . import options as opt
 from .bias import draw, measure
 from .document import document
 from .files import refuse_to_replace, whole_file
 from .gap_text import gap_text
 from .sources import open_source, source_block
-from .tables import Column, number, on_the_point, short, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:

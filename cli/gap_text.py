@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .tables import Column, counted, interval, number, on_the_point, share, short, table
+from brace_diag.number_words import counted, interval, number, share, short
+
+from .tables import Column, on_the_point, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import counted, number, share
+
 from . import options as opt
 from .answers import Answer, answers
 from .document import document
 from .gap_text import quality_text
 from .progress import progress
 from .sources import open_source, source_block
-from .tables import Column, counted, number, share, table
+from .tables import Column, table
 from .terminal import Terminal, emit
 
 if TYPE_CHECKING:

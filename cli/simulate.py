@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brace_diag.errors import InputError
+from brace_diag.number_words import number, share, short
 
 from . import options as opt
 from .document import document
 from .files import refuse_to_replace, whole_file
 from .progress import Report, progress
-from .tables import Column, number, on_the_point, share, short, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import MISSING, interval, number, share
+
 from .audit_text import sentence_case
 from .gap_text import bullets, quality_text
-from .tables import MISSING, Column, interval, number, share, table
+from .tables import Column, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:

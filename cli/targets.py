@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brace_diag.errors import InputError
+from brace_diag.number_words import counted, number
 
 from . import options as opt
 from .document import document
@@ -15,7 +16,7 @@ from .files import refuse_to_replace
 from .gap_text import quality_text
 from .progress import progress
 from .sources import column_remarks, open_source, source_block
-from .tables import Column, counted, number, on_the_point, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:

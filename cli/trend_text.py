@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import counted, interval, number, share, short
 from brace_diag.results_trend import SERIES
 
 from .gap_text import GATE_STYLES, bullets, quality_text
-from .tables import Column, counted, interval, number, on_the_point, share, short, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from brace_diag.number_words import counted, interval, number, share, short
+
 from .gap_text import bullets, quality_text
-from .tables import Column, counted, interval, number, on_the_point, share, short, table
+from .tables import Column, on_the_point, table
 from .terminal import Terminal
 
 if TYPE_CHECKING:

@@ -4,17 +4,8 @@ import re
 
 import pytest
 
-from brace_diag_cli.tables import (
-    Column,
-    counted,
-    interval,
-    number,
-    on_the_point,
-    places,
-    share,
-    short,
-    table,
-)
+from brace_diag.number_words import counted, interval, number, places, share, short
+from brace_diag_cli.tables import Column, on_the_point, table
 from brace_diag_cli.terminal import Terminal
 
 
