@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     )
     from brace_diag.quality import DataQuality
     from brace_diag.readers import open_run
+    from brace_diag.report.render import render_report
     from brace_diag.results import Curve, Estimate, ValueGap
     from brace_diag.results_audit import Audit
     from brace_diag.results_compare import Comparison
     from brace_diag.results_critic import CriticFit
     from brace_diag.results_importance import ImportanceProducts
+    from brace_diag.results_report import Findings
     from brace_diag.results_slope import RewardSlope
     from brace_diag.results_sweep import Sweep, SweepSettings
     from brace_diag.results_targets import TargetsWritten
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         vtrace_targets,
     )
     from brace_diag.verdicts.audit import audit
+    from brace_diag.verdicts.findings import gather_findings
 
 __all__ = [
     "Audit",
@@ -57,6 +60,7 @@ __all__ = [
     "Curve",
     "DataQuality",
     "Estimate",
+    "Findings",
     "ImportanceProducts",
     "InputError",
     "MissingExtraError",
@@ -78,10 +82,12 @@ __all__ = [
     "compare",
     "critic_fit",
     "gae_targets",
+    "gather_findings",
     "importance_products",
     "log10_kappa",
     "mc_targets",
     "open_run",
+    "render_report",
     "reward_slope",
     "sweep",
     "trend",
@@ -98,6 +104,7 @@ _HOME = {
     "Curve": "brace_diag.results",
     "DataQuality": "brace_diag.quality",
     "Estimate": "brace_diag.results",
+    "Findings": "brace_diag.results_report",
     "ImportanceProducts": "brace_diag.results_importance",
     "InputError": "brace_diag.errors",
     "MissingExtraError": "brace_diag.errors",
@@ -118,10 +125,12 @@ _HOME = {
     "compare": "brace_diag.engines.compare",
     "critic_fit": "brace_diag.engines.critic_fit",
     "gae_targets": "brace_diag.targets",
+    "gather_findings": "brace_diag.verdicts.findings",
     "importance_products": "brace_diag.engines.importance",
     "log10_kappa": "brace_diag.targets",
     "mc_targets": "brace_diag.targets",
     "open_run": "brace_diag.readers",
+    "render_report": "brace_diag.report.render",
     "reward_slope": "brace_diag.engines.reward_slope",
     "sweep": "brace_diag.engines.sweep",
     "trend": "brace_diag.engines.trend",

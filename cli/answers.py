@@ -35,6 +35,7 @@ _GAP = (("mu_logprobs",), ("pi_logprobs",), ("reward", "rewards"))
 _STALENESS = ("behavior_version", "versions")
 _QUESTIONS = (
     _Question("audit", "whether the critic needs correction", _GAP),
+    _Question("report", "all of it on one page", (("reward", "rewards"),)),
     _Question("sweep", "which k, rho_bar, c_bar recover the gap", (*_GAP, ("values",))),
     _Question("bias", "value gap V^pi - V^mu by position", _GAP),
     _Question("bias", "critic bias V - V^pi by position", (*_GAP, ("values",))),

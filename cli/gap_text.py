@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from brace_diag.number_words import counted, interval, number, share, short
+from brace_diag.report.words import gap_sentence
 
 from .tables import Column, on_the_point, table
 from .terminal import Terminal
@@ -54,34 +55,15 @@ def gap_text(gap: ValueGap, terminal: Terminal, remarks: Sequence[str] = ()) -> 
 
 def headline(gap: ValueGap, terminal: Terminal) -> list[str]:
     """What the log says about the gap at the first token, in a sentence or two."""
-    b = gap.batch.b_hat
     if gap.invalid is not None:
         return [
             *(terminal.paint(line, "bold") for line in terminal.paragraph(CANNOT_TELL)),
             *terminal.paragraph(gap.invalid, "  ", "  "),
         ]
-    if b.value is None:
-        return terminal.paragraph(f"No gap at the first token: {b.reason}.")
-    percent = f"{100 * b.level:g}% interval"
-    if b.ci_low is None or b.ci_high is None:
-        ends = f"no interval: {b.reason}"
-    else:
-        ends = f"{percent} {interval(b.ci_low, b.ci_high, b.se, sign=True)}"
-    value = f"b = {number(b.value, b.se, sign=True)} ({ends})"
-    return [terminal.paint(line, "bold") for line in terminal.paragraph(_sentence(gap, value))]
-
-
-def _sentence(gap: ValueGap, value: str) -> str:
-    b = gap.batch.b_hat
-    assert b.value is not None
-    if b.ci_low is None or b.ci_high is None or b.ci_low <= 0.0 <= b.ci_high:
-        return f"At the first token no gap between pi and mu can be told from 0: {value}."
-    more, low = ("more", "low") if b.value > 0.0 else ("less", "high")
-    size = " by that much" if gap.gate in ("good", "fair") else "; read the sign, not the size"
-    return (
-        f"From the first token pi earns {more} than mu: {value}. "
-        f"A critic fitted to this log is too {low} there{size}."
-    )
+    told = gap_sentence(gap)
+    if gap.batch.b_hat.value is None:
+        return terminal.paragraph(told)
+    return [terminal.paint(line, "bold") for line in terminal.paragraph(told)]
 
 
 def _batch(gap: ValueGap, terminal: Terminal) -> list[str]:

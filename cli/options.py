@@ -356,6 +356,9 @@ OutputOption = Annotated[
         "--output", "-o", metavar="OUT.parquet", help="The log to write.", show_default=False
     ),
 ]
+ReportOption = Annotated[
+    Path, typer.Option("--output", "-o", metavar="OUT.html", help="The page to write.")
+]
 ScenarioOption = Annotated[
     str, typer.Option("--scenario", metavar="NAME", help="What to simulate; see --list.")
 ]

@@ -16,8 +16,8 @@ NEAR_BEST = 0.05
 """Where none recovers enough, those whose lower end is within so much of the highest are tried."""
 LEAST_PULL = 0.05
 """Below it one fit keeps more than 95 % of the critic's own error: taken only without others."""
-SAME_VARIANCE = 0.02
-"""Variance ratios within 2 % of the least are the same for a choice."""
+SAME_VARIANCE = 0.1
+"""Variance ratios within 10 % of the least are the same for a choice."""
 
 
 def recommend(points: tuple[SweepSetting, ...]) -> Recommendation | None:
@@ -25,8 +25,9 @@ def recommend(points: tuple[SweepSetting, ...]) -> Recommendation | None:
 
     Of the points with share >= .9 and the lower end of its one-sided 95 % interval >= .7 (or, where
     there is none, those whose lower end is within .05 of the highest), those whose pull is at least
-    .05 if there are any; of these the least variance ratio, ties going to the smaller window, then
-    to the smaller caps.
+    .05 if there are any; of these the least variance ratio. Ratios within 10 % count as the same:
+    there the share that is surest to be large decides (to the per cent), then the smaller window,
+    then the smaller caps.
     """
     known = [p for p in points if p.share.se is not None and p.variance_ratio.value is not None]
     if not known:
@@ -41,7 +42,7 @@ def recommend(points: tuple[SweepSetting, ...]) -> Recommendation | None:
     good = strong or good
     least = min(_value(p.variance_ratio) for p in good)
     tied = [p for p in good if _value(p.variance_ratio) <= least * (1.0 + SAME_VARIANCE)]
-    chosen = min(tied, key=lambda p: (p.k, p.c_bar, p.rho_bar))
+    chosen = min(tied, key=lambda p: (-round(_floor(p), 2), p.k, p.c_bar, p.rho_bar))
     paper = next(p for p in points if (p.k, p.rho_bar, p.c_bar) == PAPER_DEFAULT)
     return Recommendation(chosen.label, _reason(chosen, paper, enough, passed_over), chosen, paper)
 
@@ -76,7 +77,7 @@ def _reason(chosen: SweepSetting, paper: SweepSetting, enough: bool, passed_over
         )
     left_out = f" and pull at {LEAST_PULL:.0%} or more" if passed_over else ""
     text = (
-        f"{among}{left_out}, it has the least variance ({ratio:.2g} of the return's); it "
+        f"{among}{left_out}, it is among those of least variance ({ratio:.2g} of the return's); it "
         f"recovers {share:.0%} (± {se:.0%}), and one fit moves the critic {pull:.0%} of the way to "
         "the return"
     )

@@ -20,7 +20,7 @@ from brace_diag.plots.products_data import (
     products_data,
     tails_data,
 )
-from brace_diag.plots.save import save_figure
+from brace_diag.plots.save import save_figure, svg_text
 from brace_diag.plots.slopes import slope_figure
 from brace_diag.plots.slopes_data import SlopesData, slopes_data
 from brace_diag.plots.style import DOUBLE_COLUMN, SINGLE_COLUMN
@@ -55,6 +55,7 @@ __all__ = [
     "save_figure",
     "slope_figure",
     "slopes_data",
+    "svg_text",
     "sweep_data",
     "sweep_figure",
     "tails_data",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from brace_diag.errors import InputError
@@ -44,6 +46,30 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     with drawing(figure.get_figwidth()):
         figure.savefig(rendered, format=suffix[1:], **_OPTIONS[suffix])
     _replace(target, rendered.getvalue())
+
+
+def svg_text(figure: Figure, prefix: str) -> str:
+    """A figure as an `<svg>` element to stand in a page, without prologue, size and style sheet.
+
+    Letters are outlines, so that the page looks the same wherever it is opened. Every id begins
+    with `prefix`: two figures on one page share none. The page has to set `stroke-linejoin: round;
+    stroke-linecap: butt` for what is inside.
+    """
+    rendered = io.StringIO()
+    with drawing(figure.get_figwidth()), rc_context({"svg.fonttype": "path"}):
+        figure.savefig(rendered, format="svg", metadata=dict.fromkeys(_SVG_METADATA))
+    text = rendered.getvalue()
+    text = text[text.index("<svg") :].strip()
+    text = re.sub(r"<style[^>]*>.*?</style>", "", text, flags=re.S)
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'href="#', f'href="#{prefix}-', text)
+    return re.sub(r"url\(#", f"url(#{prefix}-", text)
+
+
+_SVG_METADATA = ("Date", "Creator", "Format", "Type")
 
 
 def _replace(target: Path, content: bytes) -> None:

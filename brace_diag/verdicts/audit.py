@@ -10,7 +10,7 @@ from brace_diag.engines.evidence import Evidence, gather
 from brace_diag.engines.runs import Progress, RunLike, as_run
 from brace_diag.engines.sweep import sweep
 from brace_diag.results_audit import Audit, AuditCheck, Judgement
-from brace_diag.results_sweep import SweepSettings
+from brace_diag.results_sweep import Sweep, SweepSettings
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import AuditSettings
 from brace_diag.verdicts.checks import all_checks
@@ -55,15 +55,8 @@ def audit(
     found = faults(evidence)
     overall = judge(evidence.whole, chosen.margin, found[0] if found else None)
     checks = all_checks(evidence, found, chosen.margin)
-    advised = None
-    if advice and overall.verdict == "needs_correction" and "values" in evidence.columns:
-        grid = SweepSettings(gamma=chosen.gamma, level=chosen.level)
-        advised = sweep(source, grid, threads=threads, progress=progress).recommendation
-    if advised is not None:
-        told = f"train the critic on {advised.label}: brace-diag targets computes it"
-        overall = replace(overall, next=told)
     n = overall.b_hat.n_clusters
-    return Audit(
+    judged = Audit(
         source=evidence.source,
         settings=chosen,
         quality=evidence.quality,
@@ -71,9 +64,22 @@ def audit(
         checks=checks,
         probe_rollouts=probe_rollouts(n, chosen.margin) if n >= 2 else None,
         by=_by_step(evidence, chosen, found),
-        recommendation=advised,
+        recommendation=None,
         notes=_notes(overall, checks),
     )
+    if advice and judged.verdict == "needs_correction" and "values" in evidence.columns:
+        grid = SweepSettings(gamma=chosen.gamma, level=chosen.level)
+        return with_advice(judged, sweep(source, grid, threads=threads, progress=progress))
+    return judged
+
+
+def with_advice(judged: Audit, swept: Sweep | None) -> Audit:
+    """The same audit; one that needs correction with the sweep's settings as the next step."""
+    advised = None if swept is None else swept.recommendation
+    if judged.verdict != "needs_correction" or advised is None:
+        return judged
+    told = f"train the critic on {advised.label}: brace-diag targets computes it"
+    return replace(judged, overall=replace(judged.overall, next=told), recommendation=advised)
 
 
 def _by_step(
