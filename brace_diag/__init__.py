@@ -12,6 +12,7 @@ from brace_diag._version import __version__
 if TYPE_CHECKING:
     from brace_diag.engines.compare import compare
     from brace_diag.engines.critic_fit import critic_fit
+    from brace_diag.engines.group_mean import with_group_mean
     from brace_diag.engines.importance import importance_products
     from brace_diag.engines.local import value_gap
     from brace_diag.engines.reward_slope import reward_slope
@@ -93,6 +94,7 @@ __all__ = [
     "trend",
     "value_gap",
     "vtrace_targets",
+    "with_group_mean",
     "write_targets",
 ]
 
@@ -136,6 +138,7 @@ _HOME = {
     "trend": "brace_diag.engines.trend",
     "value_gap": "brace_diag.engines.local",
     "vtrace_targets": "brace_diag.targets",
+    "with_group_mean": "brace_diag.engines.group_mean",
     "write_targets": "brace_diag.engines.targets",
 }
 

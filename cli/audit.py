@@ -10,12 +10,13 @@ from .audit_ci import markdown, workflow_commands
 from .audit_text import audit_text
 from .document import document
 from .progress import progress
-from .sources import column_remarks, open_source, source_block
+from .sources import column_remarks, open_with_critic, source_block
 from .terminal import Terminal, emit
 
 if TYPE_CHECKING:
-    from brace_diag.readers import Run
     from brace_diag.results_audit import Audit, Verdict
+
+    from .sources import OpenedRun
 
 EXIT_CORRECTION = 1
 EXIT_CANNOT_JUDGE = 3
@@ -30,6 +31,7 @@ def audit(
     baseline: opt.Baseline,
     gamma: float,
     level: float,
+    critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
     steps: str | None,
@@ -48,7 +50,7 @@ def audit(
         by=None if by is None else "step",
         margin=margin,
     )
-    run = open_source(source, format=format, map=map, steps=steps)
+    run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     with progress("auditing the log", quiet=quiet) as report:
         found = judge(run, settings, threads=threads, progress=report)
     emit(_written(found, output_format, source, steps, run))
@@ -69,7 +71,7 @@ def exit_code(verdict: Verdict, fail_on: opt.FailOn | None) -> int:
 
 
 def _written(
-    found: Audit, how: opt.OutputFormat, source: list[str], steps: str | None, run: Run
+    found: Audit, how: opt.OutputFormat, source: list[str], steps: str | None, run: OpenedRun
 ) -> str:
     if how is opt.OutputFormat.JSON:
         return document(

@@ -13,14 +13,15 @@ from .document import document
 from .files import refuse_to_replace
 from .gap_text import gap_text
 from .progress import progress
-from .sources import column_remarks, open_source, source_block
+from .sources import column_remarks, open_with_critic, source_block
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
     from brace_diag.engines.local import Watch
-    from brace_diag.readers import Run
     from brace_diag.results import ValueGap
     from brace_diag.settings import GapSettings
+
+    from .sources import OpenedRun
 
 
 def bias(
@@ -33,6 +34,7 @@ def bias(
     baseline: opt.Baseline,
     gamma: float,
     level: float,
+    critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
     steps: str | None,
@@ -60,7 +62,7 @@ def bias(
     )
     opt.check_plot(plot)
     _check_table(per_rollout, force)
-    run = open_source(source, format=format, map=map, steps=steps)
+    run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     gap = _measured(run, settings, per_rollout, force=force, threads=threads, quiet=quiet)
     if json:
         emit(bias_document(source, steps, run, gap))
@@ -70,7 +72,7 @@ def bias(
 
 
 def measure(
-    run: Run,
+    run: OpenedRun,
     settings: GapSettings,
     *,
     threads: int | None,
@@ -85,7 +87,7 @@ def measure(
 
 
 def _measured(
-    run: Run,
+    run: OpenedRun,
     settings: GapSettings,
     per_rollout: Path | None,
     *,
@@ -116,7 +118,7 @@ def _check_table(path: Path | None, force: bool) -> None:
     refuse_to_replace(path, force=force)
 
 
-def bias_document(source: list[str], steps: str | None, run: Run, gap: ValueGap) -> str:
+def bias_document(source: list[str], steps: str | None, run: OpenedRun, gap: ValueGap) -> str:
     """The JSON document of `bias`."""
     return document(
         "bias",

@@ -10,7 +10,7 @@ from . import options as opt
 from .compare_text import compare_text
 from .document import document
 from .progress import progress
-from .sources import open_source, source_block
+from .sources import open_with_critic, source_block
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def compare(
     b: str,
     settings: FigureSettings,
     *,
+    critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
     steps: str | None,
@@ -32,8 +33,8 @@ def compare(
 ) -> None:
     """Run the command."""
     opt.check_plot(plot)
-    one = open_source([a], format=format, map=map, steps=steps)
-    two = open_source([b], format=format, map=map, steps=steps)
+    one = open_with_critic([a], critic, format=format, map=map, steps=steps)
+    two = open_with_critic([b], critic, format=format, map=map, steps=steps)
     from brace_diag.engines.compare import compare as measure
 
     with progress("comparing", quiet=quiet) as report:

@@ -67,6 +67,13 @@ class Axis(StrEnum):
     RELATIVE = "relative"
 
 
+class Critic(StrEnum):
+    """What is taken for the critic."""
+
+    VALUES = "values"
+    GROUP_MEAN = "group-mean"
+
+
 class AuditBy(StrEnum):
     """What is judged besides the whole log."""
 
@@ -260,6 +267,14 @@ BaselineOption = Annotated[
         "--baseline",
         help="What returns are centred by: the critic, also the prompt's other rollouts (group), "
         "or whichever gives the smaller standard error (auto).",
+    ),
+]
+CriticOption = Annotated[
+    Critic,
+    typer.Option(
+        "--critic",
+        help="What V is: the log's values, or the mean return of the prompt's other rollouts, the "
+        "baseline of group methods, for logs without a critic.",
     ),
 ]
 AxisOption = Annotated[

@@ -9,7 +9,7 @@ from brace_diag.errors import InputError
 from . import options as opt
 from .files import refuse_to_replace, whole_file
 from .progress import progress
-from .sources import open_source
+from .sources import open_with_critic
 from .terminal import say
 
 
@@ -22,6 +22,7 @@ def report(
     baseline: opt.Baseline,
     gamma: float,
     level: float,
+    critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
     steps: str | None,
@@ -43,7 +44,7 @@ def report(
         by=None if by is None else "step",
         margin=margin,
     )
-    run = open_source(source, format=format, map=map, steps=steps)
+    run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     from brace_diag.report.render import render_report
     from brace_diag.verdicts.findings import gather_findings
 

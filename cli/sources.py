@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from . import options as opt
 
 if TYPE_CHECKING:
+    from brace_diag.engines.group_mean import GroupMeanRun
     from brace_diag.readers import Run
+
+    OpenedRun = Run | GroupMeanRun
 
 
 def open_source(
@@ -21,7 +24,24 @@ def open_source(
     return readers.open_run(source, columns_map=columns_map, format=format.value, steps=steps)
 
 
-def source_block(sources: list[str], steps: str | None, run: Run) -> dict[str, Any]:
+def open_with_critic(
+    sources: list[str],
+    critic: opt.Critic,
+    *,
+    format: opt.LogFormat,
+    map: list[str] | None,
+    steps: str | None,
+) -> OpenedRun:
+    """As `open_source`; with the group mean for a critic where that is asked for."""
+    run = open_source(sources, format=format, map=map, steps=steps)
+    if critic is opt.Critic.VALUES:
+        return run
+    from brace_diag.engines.group_mean import with_group_mean
+
+    return with_group_mean(run)
+
+
+def source_block(sources: list[str], steps: str | None, run: OpenedRun) -> dict[str, Any]:
     """What was read: names as typed, and columns; nothing that hangs on the number of files."""
     return {
         "paths": sources,
@@ -31,7 +51,7 @@ def source_block(sources: list[str], steps: str | None, run: Run) -> dict[str, A
     }
 
 
-def column_remarks(run: Run) -> list[str]:
+def column_remarks(run: OpenedRun) -> list[str]:
     """Which columns were taken under another name, and which were not used: a sentence each."""
     taken = [
         f"{name} is taken from {_theirs(use.how, use.theirs) or 'the folder names step=N'}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from . import options as opt
 from .document import document
 from .progress import progress
-from .sources import column_remarks, open_source, source_block
+from .sources import column_remarks, open_with_critic, source_block
 from .sweep_text import sweep_text
 from .terminal import Terminal, emit, say
 
@@ -37,6 +37,7 @@ def sweep(
     source: list[str],
     settings: SweepSettings,
     *,
+    critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
     steps: str | None,
@@ -47,7 +48,7 @@ def sweep(
 ) -> None:
     """Run the command."""
     opt.check_plot(plot)
-    run = open_source(source, format=format, map=map, steps=steps)
+    run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     from brace_diag.engines.sweep import sweep as measure
 
     with progress("trying settings", quiet=quiet) as report:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from . import options as opt
 from .document import document
 from .progress import progress
-from .sources import column_remarks, open_source, source_block
+from .sources import column_remarks, open_with_critic, source_block
 from .terminal import Terminal, emit, say
 from .trend_text import trend_text
 
@@ -21,6 +21,7 @@ def trend(
     source: list[str],
     settings: TrendSettings,
     *,
+    critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
     steps: str | None,
@@ -31,7 +32,7 @@ def trend(
 ) -> None:
     """Run the command."""
     opt.check_plot(plot)
-    run = open_source(source, format=format, map=map, steps=steps)
+    run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     from brace_diag.engines.trend import trend as measure
 
     with progress(f"measuring every {settings.by}", quiet=quiet) as report:

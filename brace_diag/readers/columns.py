@@ -10,7 +10,7 @@ from typing import Literal
 from brace_diag.errors import InputError, SchemaError
 from brace_diag.rollouts_schema import COLUMNS
 
-How = Literal["exact", "mapped", "folder"]
+How = Literal["exact", "mapped", "folder", "computed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class ColumnUse:
         name: canonical name.
         theirs: name in the log.
         type: Arrow type there; several, if the files differ.
-        how: `exact` (same name), `mapped` (as asked), or `folder` (from folders named step=N).
+        how: `exact` (same name), `mapped` (as asked), `folder` (from folders named step=N), or
+            `computed` (from other columns; `theirs` says how).
         n_files: files that have it.
     """
 

@@ -16,6 +16,7 @@ def command(
     gamma: opt.GammaOption = 1.0,
     lam: opt.LamOption = 1.0,
     level: opt.LevelOption = 0.95,
+    critic: opt.CriticOption = opt.Critic.VALUES,
     format: opt.FormatOption = opt.LogFormat.AUTO,
     map: opt.MapOption = None,
     steps: opt.StepsOption = None,
@@ -36,6 +37,7 @@ def command(
     sweep(
         source,
         settings_of(k, rho_bar, c_bar, gamma, lam, level),
+        critic=critic,
         format=format,
         map=map,
         steps=steps,

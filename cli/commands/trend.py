@@ -18,6 +18,7 @@ def command(
     baseline: opt.BaselineOption = opt.Baseline.AUTO,
     c_bar: opt.WeightsCBarOption = 1.1,
     rho_bar: opt.WeightsRhoBarOption = 1.2,
+    critic: opt.CriticOption = opt.Critic.VALUES,
     format: opt.FormatOption = opt.LogFormat.AUTO,
     map: opt.MapOption = None,
     steps: opt.StepsOption = None,
@@ -50,6 +51,7 @@ def command(
     trend(
         source,
         settings,
+        critic=critic,
         format=format,
         map=map,
         steps=steps,

@@ -212,3 +212,19 @@ def test_the_name_of_the_rows_is_refused_before_anything_is_read(
     assert (outcome.code, outcome.err) == (2, f"error: {said}\n")
     outcome = cli("bias", log, "--per-rollout", tmp_path / "no" / "rows.parquet")
     assert outcome.code == 2 and "make it first" in outcome.err
+
+
+def test_the_group_mean_can_be_the_critic(cli: Cli, log_of: LogOf) -> None:
+    bare = log_of("bare.parquet", values=None)
+    outcome = cli("bias", bare, "--critic", "group-mean")
+    assert outcome.code == 0, outcome.err
+    assert "values is taken from the mean return of the prompt's other rollouts" in outcome.out
+    assert "V - E_mu[R]" in outcome.out
+    document = json.loads(cli("bias", bare, "--critic", "group-mean", "--json").out)
+    assert document["source"]["columns"]["values"].startswith("the mean return")
+    for command in ("audit", "trend", "sweep"):
+        assert cli(command, bare, "--critic", "group-mean").code == 0
+    assert cli("compare", bare, bare, "--critic", "group-mean").code == 0
+    outcome = cli("bias", log_of("one.parquet", per_prompt=1), "--critic", "group-mean")
+    assert outcome.code == 2
+    assert "no prompt has two rollouts in a step" in outcome.err
