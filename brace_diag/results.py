@@ -59,6 +59,41 @@ class Estimate:
         }
 
 
+DirectKind = Literal["fresh", "staleness_0"]
+"""`fresh`: rollouts that pi drew for the purpose. `staleness_0`: those of the log that the policy
+being updated drew itself, beside older ones of the same prompt and step."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectGap:
+    """The gap at the first token from returns alone, without a weight.
+
+    Attributes:
+        kind: where the rollouts of pi come from.
+        b: E_pi[R] - E_mu[R]; of staleness_0 for the older rollouts only.
+        n_prompts: prompts that both have; 0 where the two are not paired.
+        n_drawn, n_logged: rollouts of pi and of mu behind it.
+        z: difference to the estimate by weights, in standard errors; None without one.
+    """
+
+    kind: DirectKind
+    b: Estimate
+    n_prompts: int
+    n_drawn: int
+    n_logged: int
+    z: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "b": self.b.to_dict(),
+            "n_prompts": self.n_prompts,
+            "n_drawn": self.n_drawn,
+            "n_logged": self.n_logged,
+            "z": _finite(self.z),
+        }
+
+
 Companion = Estimate | float | int | str | bool | None
 
 
@@ -188,6 +223,7 @@ class ValueGap:
         invalid: why no figure that rests on w can be believed, None where the log is sound.
         by: keyed estimates, in order of the key.
         notes: sentences that a reader must see.
+        direct: the gap from returns alone, where rollouts of pi are at hand.
     """
 
     source: str
@@ -205,6 +241,7 @@ class ValueGap:
     invalid: str | None
     by: tuple[KeyedGap, ...]
     notes: tuple[str, ...]
+    direct: tuple[DirectGap, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The `results` block of the JSON document."""
@@ -219,6 +256,7 @@ class ValueGap:
             "whitening": {name: _plain(value) for name, value in self.whitening.items()},
             "probe_rollouts": self.probe_rollouts,
             "invalid": self.invalid,
+            "direct": [one.to_dict() for one in self.direct],
         }
         if self.settings.by is not None:
             results["by"] = {"key": self.settings.by, "entries": [k.to_dict() for k in self.by]}

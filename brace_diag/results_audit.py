@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from brace_diag.quality import DataQuality
-from brace_diag.results import Estimate, Gate, Status
+from brace_diag.results import DirectGap, Estimate, Gate, Status
 from brace_diag.results_sweep import Recommendation
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ class Audit:
         by: the judgement of every step, by step; empty unless asked for.
         recommendation: target settings that would recover the gap, with needs_correction and a
             critic in the log; else None.
+        direct: the gap from returns alone, where rollouts of pi are at hand.
         notes: sentences that a reader must see.
     """
 
@@ -149,6 +150,7 @@ class Audit:
     probe_rollouts: int | None
     by: Mapping[int, Judgement]
     recommendation: Recommendation | None
+    direct: tuple[DirectGap, ...]
     notes: tuple[str, ...]
 
     @property
@@ -169,6 +171,7 @@ class Audit:
             **self.overall.to_dict(),
             "probe_rollouts": self.probe_rollouts,
             "checks": [check.to_dict() for check in self.checks],
+            "direct": [one.to_dict() for one in self.direct],
             "recommendation": None
             if self.recommendation is None
             else self.recommendation.to_dict(),

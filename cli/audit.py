@@ -10,7 +10,7 @@ from .audit_ci import markdown, workflow_commands
 from .audit_text import audit_text
 from .document import document
 from .progress import progress
-from .sources import column_remarks, open_with_critic, source_block
+from .sources import column_remarks, open_fresh, open_with_critic, source_block
 from .terminal import Terminal, emit
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def audit(
     baseline: opt.Baseline,
     gamma: float,
     level: float,
+    fresh: str | None,
     critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
@@ -51,8 +52,9 @@ def audit(
         margin=margin,
     )
     run = open_with_critic(source, critic, format=format, map=map, steps=steps)
+    drawn = open_fresh(fresh, format=format, map=map)
     with progress("auditing the log", quiet=quiet) as report:
-        found = judge(run, settings, threads=threads, progress=report)
+        found = judge(run, settings, fresh=drawn, threads=threads, progress=report)
     emit(_written(found, output_format, source, steps, run))
     return exit_code(found.verdict, fail_on)
 

@@ -13,11 +13,12 @@ from .document import document
 from .files import refuse_to_replace
 from .gap_text import gap_text
 from .progress import progress
-from .sources import column_remarks, open_with_critic, source_block
+from .sources import column_remarks, open_fresh, open_with_critic, source_block
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
     from brace_diag.engines.local import Watch
+    from brace_diag.readers import Run
     from brace_diag.results import ValueGap
     from brace_diag.settings import GapSettings
 
@@ -34,6 +35,7 @@ def bias(
     baseline: opt.Baseline,
     gamma: float,
     level: float,
+    fresh: str | None,
     critic: opt.Critic,
     format: opt.LogFormat,
     map: list[str] | None,
@@ -63,7 +65,10 @@ def bias(
     opt.check_plot(plot)
     _check_table(per_rollout, force)
     run = open_with_critic(source, critic, format=format, map=map, steps=steps)
-    gap = _measured(run, settings, per_rollout, force=force, threads=threads, quiet=quiet)
+    drawn = open_fresh(fresh, format=format, map=map)
+    gap = _measured(
+        run, settings, per_rollout, fresh=drawn, force=force, threads=threads, quiet=quiet
+    )
     if json:
         emit(bias_document(source, steps, run, gap))
     else:
@@ -78,12 +83,13 @@ def measure(
     threads: int | None,
     quiet: bool,
     watch: Watch | None = None,
+    fresh: Run | None = None,
 ) -> ValueGap:
     """The gap of a run, with progress on stderr; `watch` sees every batch."""
     from brace_diag.engines.local import value_gap
 
     with progress("measuring the gap", quiet=quiet) as report:
-        return value_gap(run, settings, threads=threads, progress=report, watch=watch)
+        return value_gap(run, settings, threads=threads, progress=report, watch=watch, fresh=fresh)
 
 
 def _measured(
@@ -91,17 +97,18 @@ def _measured(
     settings: GapSettings,
     per_rollout: Path | None,
     *,
+    fresh: Run | None,
     force: bool,
     threads: int | None,
     quiet: bool,
 ) -> ValueGap:
     """As `measure`, with the table of rollouts written on the way where one was asked for."""
     if per_rollout is None:
-        return measure(run, settings, threads=threads, quiet=quiet)
+        return measure(run, settings, threads=threads, quiet=quiet, fresh=fresh)
     from brace_diag.engines.per_rollout import RolloutTable
 
     with RolloutTable(per_rollout, gamma=settings.gamma, force=force) as rows:
-        gap = measure(run, settings, threads=threads, quiet=quiet, watch=rows.add)
+        gap = measure(run, settings, threads=threads, quiet=quiet, watch=rows.add, fresh=fresh)
     say(f"wrote {per_rollout}", quiet=quiet)
     return gap
 

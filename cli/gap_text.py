@@ -46,6 +46,7 @@ def gap_text(gap: ValueGap, terminal: Terminal, remarks: Sequence[str] = ()) -> 
         _batch(gap, terminal),
         _trust(gap, terminal),
         gap_table(gap, terminal),
+        _direct(gap, terminal),
         *_keyed(gap, terminal),
         bullets("Notes", gap.notes, terminal),
         quality_text(gap.quality, terminal, gap.source, remarks),
@@ -124,6 +125,27 @@ def _trust(gap: ValueGap, terminal: Terminal) -> list[str]:
     if kept:
         lines.append(f"share of E[b^2] that advantage whitening cannot remove: {', '.join(kept)}")
     return [f"  {line}" for line in lines]
+
+
+WHERE = {"fresh": "fresh rollouts from pi", "staleness_0": "rollouts of staleness 0"}
+
+
+def _direct(gap: ValueGap, terminal: Terminal) -> list[str]:
+    """The gap from returns alone, a line for each kind, and how far it is from the weights'."""
+    if not gap.direct:
+        return []
+    b = [(one.b, True) for one in gap.direct]
+    value, ends = _estimate_columns(b, _percent(gap))
+    columns = [
+        Column("from returns alone", [WHERE[one.kind] for one in gap.direct], left=True),
+        Column("rollouts", [f"{one.n_drawn:,}" for one in gap.direct]),
+        Column("prompts", [f"{one.n_prompts:,}" if one.n_prompts else "-" for one in gap.direct]),
+        Column("b", value.cells),
+        ends,
+        Column("z to wdr", [short(one.z) for one in gap.direct]),
+        Column("", [one.b.reason or "" for one in gap.direct], left=True),
+    ]
+    return table(columns, terminal)
 
 
 def gap_table(gap: ValueGap, terminal: Terminal) -> list[str]:

@@ -277,6 +277,16 @@ CriticOption = Annotated[
         "baseline of group methods, for logs without a critic.",
     ),
 ]
+FreshOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fresh",
+        metavar="FILE",
+        help="Rollouts of the same prompts drawn by pi: the gap from returns alone, beside the one "
+        "from weights. Read with the same --format and --map.",
+        show_default=False,
+    ),
+]
 AxisOption = Annotated[
     Axis,
     typer.Option(

@@ -41,6 +41,11 @@ def open_with_critic(
     return with_group_mean(run)
 
 
+def open_fresh(fresh: str | None, *, format: opt.LogFormat, map: list[str] | None) -> Run | None:
+    """Fresh rollouts as a run, where there are any; their steps are not filtered."""
+    return None if fresh is None else open_source([fresh], format=format, map=map, steps=None)
+
+
 def source_block(sources: list[str], steps: str | None, run: OpenedRun) -> dict[str, Any]:
     """What was read: names as typed, and columns; nothing that hangs on the number of files."""
     return {

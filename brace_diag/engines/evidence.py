@@ -6,6 +6,12 @@ import os
 from dataclasses import dataclass
 
 from brace_diag.engines.critic_fit import frame_of
+from brace_diag.engines.direct import (
+    RowReturns,
+    direct_evidence,
+    fresh_returns,
+    has_both_ages,
+)
 from brace_diag.engines.keyed import KeyedStates, keyed
 from brace_diag.engines.reading import Reading
 from brace_diag.engines.runs import Progress, RunLike
@@ -24,7 +30,7 @@ from brace_diag.estimators.log_checks import LogSigns
 from brace_diag.estimators.loss_mask import LossMaskCounts
 from brace_diag.estimators.value_gap import GapEstimates, estimate_gap
 from brace_diag.quality import DataQuality
-from brace_diag.results import Check, Estimate
+from brace_diag.results import Check, DirectGap, Estimate
 from brace_diag.results_importance import ImportanceSettings, RatioCheck
 from brace_diag.settings import AuditSettings, GapSettings
 
@@ -56,6 +62,7 @@ class Evidence:
         weights, ratio: the importance products, and whether w is a ratio; None as `whole` is.
         explained_variance: of the critic over tokens, None without values.
         by: the gap by step, in order; empty unless asked for.
+        direct: the gap from returns alone, fresh rollouts first.
     """
 
     source: str
@@ -70,13 +77,19 @@ class Evidence:
     ratio: RatioCheck | None
     explained_variance: Estimate | None
     by: dict[int, GapEvidence]
+    direct: tuple[DirectGap, ...]
 
 
 class _Pass:
     """The states of one pass, and what becomes of them."""
 
-    def __init__(self, reading: Reading, settings: AuditSettings, threads: int) -> None:
+    def __init__(
+        self, reading: Reading, settings: AuditSettings, threads: int, fresh: RowReturns | None
+    ) -> None:
         self.reading, self.settings, self.threads = reading, settings, threads
+        self.fresh = fresh
+        both = fresh is not None or has_both_ages(reading)
+        self.rows = RowReturns(reading, settings.gamma) if both else None
         self.asked = settings.gap()
         self.inspection = InspectionSums()
         self.loss = LossMaskCounts()
@@ -105,6 +118,8 @@ class _Pass:
         for batch, info in self.reading.batches(progress):
             self.inspection.update(batch, info.counted)
             self.loss.update(batch, info.counted)
+            if self.rows is not None:
+                self.rows.add(batch, info, self.threads)
             if self.gap is not None and self.weights is not None:
                 self.gap.update(batch, info, threads=self.threads)
                 self.weights.update(batch, info, threads=self.threads)
@@ -112,6 +127,13 @@ class _Pass:
                 self.by.update(batch, info, self.threads)
             if self.critic is not None:
                 self.critic.update(batch, critic_info(batch, info, ()), threads=self.threads)
+
+    def _direct(self, whole: GapEvidence | None) -> tuple[DirectGap, ...]:
+        if self.rows is None:
+            return ()
+        level = self.settings.level
+        wdr = _unknown(level) if whole is None else whole.gap.batch.b_hat
+        return direct_evidence(self.rows, self.fresh, wdr, level)
 
     def evidence(self) -> Evidence:
         reading = self.reading
@@ -138,7 +160,14 @@ class _Pass:
             ratio=None if weights is None else ratio_check(weights, reading.signs),
             explained_variance=explained,
             by={} if self.by is None else dict(self.by.results()),
+            direct=self._direct(whole),
         )
+
+
+def _unknown(level: float) -> Estimate:
+    """A gap by weights that is not there."""
+    reason = "the log does not tell the weights"
+    return Estimate(None, None, None, None, level, 0, 0, 0, "wdr", False, reason)
 
 
 def gap_evidence(
@@ -168,6 +197,7 @@ def gather(
     *,
     threads: int | None = None,
     progress: Progress | None = None,
+    fresh: RunLike | None = None,
 ) -> Evidence:
     """Read a run once and close every state.
 
@@ -178,7 +208,9 @@ def gather(
     """
     wants = ("mu_logprobs", "pi_logprobs", "values", "loss_mask")
     reading = Reading.open(run, "an audit", (), wants)
-    own = _Pass(reading, settings, threads or os.cpu_count() or 1)
+    n_threads = threads or os.cpu_count() or 1
+    drawn = None if fresh is None else fresh_returns(fresh, settings.gamma, n_threads)
+    own = _Pass(reading, settings, n_threads, drawn)
     try:
         own.run(progress)
     except SchemaError:

@@ -7,6 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from brace_diag.engines.direct import (
+    RowReturns,
+    direct_evidence,
+    fresh_returns,
+    has_both_ages,
+)
 from brace_diag.engines.keyed import keyed
 from brace_diag.engines.reading import Reading
 from brace_diag.engines.runs import Progress, RunLike
@@ -30,6 +36,7 @@ def value_gap(
     threads: int | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    fresh: RunLike | Iterable[Rollouts] | None = None,
     **changes: Any,
 ) -> ValueGap:
     """Gap b(t) = V^pi - V^mu by position, batch figures of eq 7 and the critic's bias.
@@ -45,6 +52,8 @@ def value_gap(
         settings: what to estimate; `changes` override single fields, e.g. `by="step"`.
         threads: threads of the sums; all cores by default. The result does not depend on it.
         progress: called with rows done and rows in all.
+        fresh: rollouts of the same prompts drawn by pi: direct evidence beside wdr. Rollouts of
+            staleness 0 in the log give the same where they share a prompt and step with older ones.
         watch: called with every batch and what is known of its rollouts, e.g. `RolloutTable.add`.
 
     Raises:
@@ -59,14 +68,21 @@ def value_gap(
         lambda key, state: estimate_key(key, state, chosen, reading.has_values, reading.may_group),
     )
     n_threads = threads or os.cpu_count() or 1
+    drawn = None if fresh is None else fresh_returns(fresh, chosen.gamma, n_threads)
+    rows = RowReturns(reading, chosen.gamma) if drawn or has_both_ages(reading) else None
     for batch, info in reading.batches(progress):
+        if rows is not None:
+            rows.add(batch, info, n_threads)
         for state in states:
             state.update(batch, info, threads=n_threads)
         if by is not None:
             by.update(batch, info, n_threads)
         if watch is not None:
             watch(batch, info)
-    return _result(chosen, reading, states, () if by is None else by.results())
+    found = _result(chosen, reading, states, () if by is None else by.results())
+    if rows is None:
+        return found
+    return replace(found, direct=direct_evidence(rows, drawn, found.batch.b_hat, chosen.level))
 
 
 def _states(settings: GapSettings) -> list[GapState]:

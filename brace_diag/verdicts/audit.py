@@ -23,6 +23,7 @@ def audit(
     run: RunLike | Iterable[Rollouts],
     settings: AuditSettings | None = None,
     *,
+    fresh: RunLike | Iterable[Rollouts] | None = None,
     advice: bool = True,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -41,6 +42,8 @@ def audit(
     Args:
         run: an opened run, or `Rollouts` (a list is read twice, so not a generator).
         settings: what to ask; `changes` override single fields, e.g. `by="step"`.
+        fresh: rollouts of the same prompts drawn by pi. Where the weights cannot decide, the rule
+            is asked of them; where the two contradict each other, the log is `invalid`.
         advice: whether needs_correction also sweeps target settings, in a second pass.
         threads: threads of the sums; all cores by default.
         progress: called with rows done and rows in all.
@@ -51,9 +54,17 @@ def audit(
     """
     chosen = replace(settings or AuditSettings(), **changes)
     source = as_run(run)
-    evidence = gather(source, chosen, threads=threads, progress=progress)
+    evidence = gather(
+        source,
+        chosen,
+        threads=threads,
+        progress=progress,
+        fresh=None if fresh is None else as_run(fresh),
+    )
     found = faults(evidence)
-    overall = judge(evidence.whole, chosen.margin, found[0] if found else None)
+    overall = judge(
+        evidence.whole, chosen.margin, found[0] if found else None, direct=evidence.direct
+    )
     checks = all_checks(evidence, found, chosen.margin)
     n = overall.b_hat.n_clusters
     judged = Audit(
@@ -65,6 +76,7 @@ def audit(
         probe_rollouts=probe_rollouts(n, chosen.margin) if n >= 2 else None,
         by=_by_step(evidence, chosen, found),
         recommendation=None,
+        direct=evidence.direct,
         notes=_notes(overall, checks),
     )
     if advice and judged.verdict == "needs_correction" and "values" in evidence.columns:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from brace_diag.engines.evidence import Evidence, GapEvidence
 from brace_diag.estimators.ratio_rules import MEAN_WEIGHT_TOLERANCE, U_TOLERANCE
-from brace_diag.results import Check, Estimate, Status
+from brace_diag.results import Check, DirectGap, Estimate, Status
 from brace_diag.results_audit import AuditCheck
 from brace_diag.settings import GateThresholds
 from brace_diag.verdicts.fitness import MOST, Fault, is_miscalibrated
@@ -18,6 +18,7 @@ STUDY = "error rates on exactly solved token MDPs"
 IDENTITY = "E_mu[w] = 1 for any importance ratio"
 TWO_TESTS = "two one-sided tests at 95 %; margin in units of s_A"
 CUT_REWARD = 0.01
+APART = 3.0
 
 
 def all_checks(
@@ -30,6 +31,7 @@ def all_checks(
         *_loss_mask(evidence),
         *_critic_fit(evidence),
         *_noise_floor(evidence),
+        *(_direct(one) for one in evidence.direct),
     ]
     if evidence.whole is not None and evidence.whole.gap.mean_abs_log_w != 0.0:
         found += gap_checks(evidence.whole, margin)
@@ -106,6 +108,31 @@ def _ends(estimate: Estimate) -> tuple[float, float] | None:
     if estimate.ci_low is None or estimate.ci_high is None:
         return None
     return estimate.ci_low, estimate.ci_high
+
+
+def _direct(one: DirectGap) -> AuditCheck:
+    """The gap from returns alone, beside the one by weights."""
+    name = "fresh_rollouts" if one.kind == "fresh" else "staleness_0"
+    source = "difference to the gap by weights, in standard errors"
+    if one.b.value is None:
+        return AuditCheck(name, "note", f"no direct estimate: {one.b.reason}", source=source)
+    where = f"on {one.n_prompts:,} prompts" if one.n_prompts else "without a common prompt"
+    message = (
+        f"{one.n_drawn:,} rollouts of pi {where} give b = {one.b.value:+.3g}"
+        + ("" if one.b.se is None else f" (SE {one.b.se:.2g})")
+        + ("" if one.z is None else f", {one.z:+.1f} standard errors from the gap by weights")
+    )
+    apart = one.z is not None and abs(one.z) > APART
+    return AuditCheck(
+        name,
+        "warn" if apart and one.b.reliable else "ok" if one.b.reliable else "note",
+        message if one.b.reliable else f"{message}; {one.b.reason}",
+        "check that both are of the same policy and verifier" if apart else None,
+        value=one.b.value,
+        ci=_ends(one.b),
+        threshold=APART,
+        source=source,
+    )
 
 
 def _loss_mask(evidence: Evidence) -> list[AuditCheck]:

@@ -12,6 +12,8 @@ from brace_diag.quality import DataQuality
 LEFT_OUT_BY_FILLS = 0.05
 """Share of rollouts lost to fill values from which the rest is no random part of the log."""
 MOST = 0.5
+CONTRADICTION = 4.0
+"""Standard errors between weights and fresh returns beyond which both cannot be right."""
 POLICIES = ("mu_logprobs", "pi_logprobs")
 
 
@@ -40,7 +42,29 @@ def faults(evidence: Evidence) -> list[Fault]:
         *_mismatch(evidence),
         *_critic(evidence),
         *_prompts(evidence),
+        *_contradiction(evidence),
     ]
+
+
+def _contradiction(evidence: Evidence) -> list[Fault]:
+    """Rollouts of pi that earn what the weights say pi cannot earn."""
+    gap = evidence.whole
+    for one in evidence.direct:
+        if one.kind != "fresh" or not one.b.reliable or gap is None:
+            continue
+        if gap.gap.gate not in ("good", "fair") or one.z is None or abs(one.z) <= CONTRADICTION:
+            continue
+        assert one.b.value is not None and gap.gap.batch.b_hat.value is not None
+        return [
+            Fault(
+                "direct",
+                f"fresh rollouts give a gap of {one.b.value:+.3g}, the weights "
+                f"{gap.gap.batch.b_hat.value:+.3g}: {abs(one.z):.1f} standard errors apart",
+                "check that pi_logprobs are those of the policy that drew the fresh rollouts, with "
+                "the same sampling settings and the same verifier",
+            )
+        ]
+    return []
 
 
 def own_fault(gap: GapEstimates) -> Fault | None:

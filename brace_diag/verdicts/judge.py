@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from brace_diag.engines.evidence import GapEvidence
-from brace_diag.results import Estimate
+from brace_diag.results import DirectGap, Estimate
 from brace_diag.results_audit import Judgement, Verdict
 from brace_diag.settings import GateThresholds
 from brace_diag.verdicts.fitness import Fault, is_miscalibrated
 from brace_diag.verdicts.rule import (
+    ONE_SIDED,
     Bounds,
     bounds,
+    one_sided,
     probe_rollouts,
     rollouts_needed,
     verdict,
@@ -34,13 +39,23 @@ def bounds_of(evidence: GapEvidence, margin: float) -> Bounds:
     )
 
 
-def judge(evidence: GapEvidence | None, margin: float, fault: Fault | None) -> Judgement:
+def judge(
+    evidence: GapEvidence | None,
+    margin: float,
+    fault: Fault | None,
+    *,
+    direct: Sequence[DirectGap] = (),
+) -> Judgement:
     """The verdict on a set of rollouts, with its reason and what to do.
+
+    Where the weights leave it open, the rule is asked of the first direct estimate that can be
+    relied on.
 
     Args:
         evidence: of the gap, None where the log holds none.
         margin: in units of s_A.
         fault: why the log cannot be judged, None where it can.
+        direct: estimates from returns alone.
     """
     if evidence is None or fault is not None:
         told = fault or Fault("gap", "the gap cannot be measured", "see the checks")
@@ -61,8 +76,44 @@ def judge(evidence: GapEvidence | None, margin: float, fault: Fault | None) -> J
             f"{evidence.gap.u_control.value:+.3f}, not 0, so the spread over prompts "
             "was not asked, and needs_correction asks for 99 %"
         )
-    return _judgement(
+    weighed = _judgement(
         found, reason, _next(found, x, margin, needed, b.n_rollouts), evidence, margin, needed
+    )
+    usable = next((one for one in direct if one.b.reliable), None)
+    if found not in ("needs_probe", "inconclusive") or usable is None or x.d is None:
+        return weighed
+    return _by_returns(weighed, usable, x, margin)
+
+
+KINDS = {
+    "fresh": "fresh rollouts from pi",
+    "staleness_0": "rollouts of staleness 0",
+}
+
+
+def _by_returns(told: Judgement, direct: DirectGap, x: Bounds, margin: float) -> Judgement:
+    """The judgement by weights, settled by returns where those settle it."""
+    half = one_sided(direct.b)
+    y = replace(
+        x, b=direct.b.value, half=half, guard=half, guard_level=ONE_SIDED, spread=None,
+        spread_half=None, v=None, gate="unknown",
+    )  # fmt: skip
+    found = verdict(y)
+    who = f"{direct.n_drawn:,} {KINDS[direct.kind]} on {direct.n_prompts:,} prompts"
+    if found in ("negligible", "needs_correction"):
+        return replace(
+            told,
+            verdict=found,
+            reason=f"by {who}: {_REASONS[found](y, margin)}; the weights alone leave it open: "
+            f"{told.reason}",
+            next=_next(found, y, margin, None, 0),
+            rollouts_needed=None,
+        )
+    ends = "" if direct.b.se is None else f" (SE {direct.b.se:.2g})"
+    return replace(
+        told,
+        reason=f"{told.reason}; {who} give b = {direct.b.value:+.3g}{ends} and do not decide it "
+        "either",
     )
 
 

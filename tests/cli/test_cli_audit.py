@@ -186,3 +186,24 @@ def test_an_empty_log_is_no_traceback(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("audit", tmp_path / "empty.parquet", "--fail-on", "any")
     assert outcome.code in (2, 3)
     assert "Traceback" not in outcome.err
+
+
+def test_fresh_rollouts_stand_beside_the_weights(
+    cli: Cli, logs: dict[str, Path], tmp_path: Path
+) -> None:
+    table = pq.read_table(logs["needs_probe"])
+    fresh = tmp_path / "fresh.parquet"
+    pq.write_table(table.drop_columns(["pi_logprobs", "values"]), fresh)
+    document = json.loads(cli("audit", logs["needs_probe"], "--fresh", fresh, "--json").out)
+    Draft202012Validator(load_schema("audit")).validate(document)
+    (direct,) = document["results"]["direct"]
+    # The same rollouts again: their returns cannot differ.
+    assert (direct["kind"], direct["b"]["value"], direct["n_prompts"]) == ("fresh", 0, 64)
+    text = cli("audit", logs["needs_probe"], "--fresh", fresh).out
+    assert "fresh_rollouts: 512 rollouts of pi on 64 prompts give b = +0" in text
+    text = cli("bias", logs["negligible"], "--fresh", fresh).out
+    assert "from returns alone" in text and "fresh rollouts from pi" in text
+    document = json.loads(cli("bias", logs["negligible"], "--fresh", fresh, "--json").out)
+    Draft202012Validator(load_schema("bias")).validate(document)
+    outcome = cli("audit", logs["negligible"], "--fresh", tmp_path / "none.parquet")
+    assert outcome.code == 2 and "none.parquet" in outcome.err
