@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from brace_diag.results_trend import Trend
     from brace_diag.rollouts import Rollouts
     from brace_diag.settings import TargetSpec
+    from brace_diag.sinks.metrics import metrics_of
+    from brace_diag.sinks.open import log_metrics, open_sink
     from brace_diag.targets import (
         advantages,
         brace_targets,
@@ -86,8 +88,11 @@ __all__ = [
     "gather_findings",
     "importance_products",
     "log10_kappa",
+    "log_metrics",
     "mc_targets",
+    "metrics_of",
     "open_run",
+    "open_sink",
     "render_report",
     "reward_slope",
     "sweep",
@@ -130,8 +135,11 @@ _HOME = {
     "gather_findings": "brace_diag.verdicts.findings",
     "importance_products": "brace_diag.engines.importance",
     "log10_kappa": "brace_diag.targets",
+    "log_metrics": "brace_diag.sinks.open",
     "mc_targets": "brace_diag.targets",
+    "metrics_of": "brace_diag.sinks.metrics",
     "open_run": "brace_diag.readers",
+    "open_sink": "brace_diag.sinks.open",
     "render_report": "brace_diag.report.render",
     "reward_slope": "brace_diag.engines.reward_slope",
     "sweep": "brace_diag.engines.sweep",

@@ -42,7 +42,7 @@ def audit_text(found: Audit, terminal: Terminal, remarks: Sequence[str] = ()) ->
         remarks: sentences about the log's columns.
     """
     blocks = [
-        _verdict(found, terminal),
+        verdict_lines(found, terminal),
         _checks(found.checks, terminal),
         _by_step(found, terminal),
         quality_text(found.quality, terminal, found.source, remarks),
@@ -50,7 +50,8 @@ def audit_text(found: Audit, terminal: Terminal, remarks: Sequence[str] = ()) ->
     return "\n".join("\n".join([*block, ""]) for block in blocks if block)
 
 
-def _verdict(found: Audit, terminal: Terminal) -> list[str]:
+def verdict_lines(found: Audit, terminal: Terminal) -> list[str]:
+    """The verdict, why, its numbers, what to do."""
     own = found.overall
     name = terminal.paint(found.verdict, VERDICT_STYLES[found.verdict])
     lines = [f"{name}: {terminal.paint(found.sentence, 'bold')}"]

@@ -1,4 +1,4 @@
-"""`brace-diag demo`: measure the log that the package ships, and hold it against its truth."""
+"""`brace-diag demo`: audit the log that the package ships, and hold its gap against the truth."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ from typing import TYPE_CHECKING, Any
 from brace_diag.number_words import number, short
 
 from . import options as opt
+from .audit_text import verdict_lines
 from .bias import draw, measure
 from .document import document
 from .files import refuse_to_replace, whole_file
 from .gap_text import gap_text
+from .progress import progress
+from .report import check_page, write_page
 from .sources import open_source, source_block
 from .tables import Column, on_the_point, table
 from .terminal import Terminal, emit, say
 
 if TYPE_CHECKING:
+    from brace_diag.readers import Run
     from brace_diag.results import Curve, Estimate, ValueGap
+    from brace_diag.results_audit import Audit
+    from brace_diag.results_report import Findings
 
 LOG = "demo.parquet"
 NAME = "the shipped log"
@@ -57,6 +63,7 @@ def demo(
     *,
     save_log: Path | None,
     plot: Path | None,
+    report: Path | None,
     json: bool,
     level: float,
     force: bool,
@@ -67,6 +74,7 @@ def demo(
 
     settings = GapSettings(level=level, by="step", by_positions=True)
     opt.check_plot(plot)
+    check_page(report, "--report", force=force)
     if save_log is not None:
         opt.check_folder(save_log, "--save-log")
         refuse_to_replace(save_log, force=force)
@@ -74,6 +82,9 @@ def demo(
     with as_file(data / LOG) as path:
         run = open_source([str(path)], format=opt.LogFormat.AUTO, map=None, steps=None)
         gap = replace(measure(run, settings, threads=None, quiet=quiet), source=NAME)
+        judged = replace(_judged(run, level, quiet=quiet), source=NAME)
+        if report is not None:
+            write_page(_findings(run, level, quiet=quiet), report, force=force, quiet=quiet)
         if save_log is not None:
             with whole_file(save_log, force=force) as copy:
                 shutil.copyfile(path, copy)
@@ -81,11 +92,30 @@ def demo(
     truth = json_module.loads((data / "demo.truth.json").read_text(encoding="utf-8"))
     compared = compare(gap, probes_of(truth))
     if json:
-        emit(_document(source_block([LOG], None, run), gap, compared))
+        emit(_document(source_block([LOG], None, run), gap, judged, compared))
     else:
         terminal = Terminal.of(sys.stdout)
-        emit(demo_text(gap, compared, what=truth["what"], saved=save_log, terminal=terminal))
+        emit(
+            demo_text(gap, judged, compared, what=truth["what"], saved=save_log, terminal=terminal)
+        )
     draw(replace(gap, settings=replace(settings, by=None), by=()), plot, quiet=quiet)
+
+
+def _judged(run: Run, level: float, *, quiet: bool) -> Audit:
+    from brace_diag.settings import AuditSettings
+    from brace_diag.verdicts.audit import audit
+
+    with progress("auditing the log", quiet=quiet) as tell:
+        return audit(run, AuditSettings(level=level), progress=tell)
+
+
+def _findings(run: Run, level: float, *, quiet: bool) -> Findings:
+    from brace_diag.settings import AuditSettings
+    from brace_diag.verdicts.findings import gather_findings
+
+    with progress("asking every question", quiet=quiet) as tell:
+        found = gather_findings(run, AuditSettings(level=level), progress=tell)
+    return replace(found, audit=replace(found.audit, source=NAME))
 
 
 def probes_of(truth: dict[str, Any]) -> list[Probe]:
@@ -123,13 +153,16 @@ def rms_z(compared: Sequence[Comparison]) -> float | None:
     return math.sqrt(sum(x * x for x in z) / len(z)) if z else None
 
 
-def _document(source: dict[str, Any], gap: ValueGap, compared: Sequence[Comparison]) -> str:
+def _document(
+    source: dict[str, Any], gap: ValueGap, judged: Audit, compared: Sequence[Comparison]
+) -> str:
     return document(
         "demo",
         source=source,
         settings=gap.settings.to_dict(),
         quality=gap.quality.to_dict(),
         results=gap.to_dict()
+        | {"audit": judged.to_dict()}
         | {"truth": {"rms_z": rms_z(compared), "probes": [asdict(c) for c in compared]}},
         notes=gap.notes,
     )
@@ -137,13 +170,14 @@ def _document(source: dict[str, Any], gap: ValueGap, compared: Sequence[Comparis
 
 def demo_text(
     gap: ValueGap,
+    judged: Audit,
     compared: Sequence[Comparison],
     *,
     what: str,
     saved: Path | None,
     terminal: Terminal,
 ) -> str:
-    """The gap as `bias` prints it, the truth beside it, and what to try next.
+    """The verdict as `audit` prints it, the gap as `bias` does, the truth, and what to try next.
 
     Args:
         what: what the log is, in a sentence.
@@ -152,6 +186,7 @@ def demo_text(
     shown = replace(gap, settings=replace(gap.settings, by_positions=False))
     blocks = [
         terminal.paragraph(f"The shipped log: {what}"),
+        verdict_lines(judged, terminal),
         gap_text(shown, terminal).rstrip("\n").split("\n"),
         _truth(compared, terminal),
         _next(saved, terminal),
@@ -194,6 +229,7 @@ def _next(saved: Path | None, terminal: Terminal) -> list[str]:
     log = str(saved) if saved is not None else LOG
     commands = [
         (f"brace-diag inspect {log}", "what is in a log, and what it can answer"),
+        (f"brace-diag report {log} -o report.html", "every question on one page, with figures"),
         (f"brace-diag bias {log} --by step --plot gap.png", "the gap as a figure, step by step"),
         ("brace-diag simulate --list", "logs whose true gap is known exactly"),
     ]

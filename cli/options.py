@@ -384,6 +384,19 @@ OutputOption = Annotated[
 ReportOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="OUT.html", help="The page to write.")
 ]
+DemoReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="OUT.html", help="Also write its report.", show_default=False),
+]
+LogToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log-to",
+        metavar="TRACKER[:WHERE]",
+        help="Also log every step to wandb[:PROJECT], tensorboard[:FOLDER] or mlflow[:EXPERIMENT].",
+        show_default=False,
+    ),
+]
 ScenarioOption = Annotated[
     str, typer.Option("--scenario", metavar="NAME", help="What to simulate; see --list.")
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from brace_diag.errors import InputError
 
@@ -11,6 +12,9 @@ from .files import refuse_to_replace, whole_file
 from .progress import progress
 from .sources import open_with_critic
 from .terminal import say
+
+if TYPE_CHECKING:
+    from brace_diag.results_report import Findings
 
 
 def report(
@@ -31,10 +35,7 @@ def report(
     quiet: bool,
 ) -> None:
     """Run the command."""
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--output {output}: a report is a page; let the name end in .html")
-    opt.check_folder(output, "--output")
-    refuse_to_replace(output, force=force)
+    check_page(output, "--output", force=force)
     from brace_diag.settings import AuditSettings
 
     settings = AuditSettings(
@@ -45,12 +46,28 @@ def report(
         margin=margin,
     )
     run = open_with_critic(source, critic, format=format, map=map, steps=steps)
-    from brace_diag.report.render import render_report
     from brace_diag.verdicts.findings import gather_findings
 
     with progress("asking every question", quiet=quiet) as tell:
         found = gather_findings(run, settings, threads=threads, progress=tell)
+    write_page(found, output, force=force, quiet=quiet)
+
+
+def check_page(path: Path | None, option: str, *, force: bool) -> None:
+    """Refuse a page's name before anything is computed for it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{option} {path}: a report is a page; let the name end in .html")
+    opt.check_folder(path, option)
+    refuse_to_replace(path, force=force)
+
+
+def write_page(found: Findings, path: Path, *, force: bool, quiet: bool) -> None:
+    """The page, whole or not at all."""
+    from brace_diag.report.render import render_report
+
     page = render_report(found)
-    with whole_file(output, force=force) as temporary:
+    with whole_file(path, force=force) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    say(f"wrote {output}: {found.audit.verdict}", quiet=quiet)
+    say(f"wrote {path}: {found.audit.verdict}", quiet=quiet)

@@ -11,6 +11,7 @@ from .document import document
 from .progress import progress
 from .sources import column_remarks, open_with_critic, source_block
 from .terminal import Terminal, emit, say
+from .tracker import log_result, open_tracker
 from .trend_text import trend_text
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ def trend(
     steps: str | None,
     json: bool,
     plot: Path | None,
+    log_to: str | None,
     threads: int | None,
     quiet: bool,
 ) -> None:
     """Run the command."""
     opt.check_plot(plot)
+    sink = open_tracker(log_to, by_step=settings.by == "step")
     run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     from brace_diag.engines.trend import trend as measure
 
@@ -49,6 +52,7 @@ def trend(
     else:
         text = trend_text(found, Terminal.of(sys.stdout), column_remarks(run))
     emit(text)
+    log_result(sink, found, quiet=quiet)
     if plot is not None:
         from brace_diag.plots import save_figure, trend_figure
 

@@ -23,6 +23,7 @@ def command(
     steps: opt.StepsOption = None,
     output_format: opt.OutputFormatOption = opt.OutputFormat.TEXT,
     json: opt.JsonOption = False,
+    log_to: opt.LogToOption = None,
     threads: opt.ThreadsOption = None,
     quiet: opt.QuietOption = False,
     debug: opt.DebugOption = False,
@@ -54,6 +55,7 @@ def command(
         map=map,
         steps=steps,
         output_format=opt.OutputFormat.JSON if json else output_format,
+        log_to=log_to,
         threads=threads,
         quiet=quiet,
     )

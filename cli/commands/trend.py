@@ -24,6 +24,7 @@ def command(
     steps: opt.StepsOption = None,
     json: opt.JsonOption = False,
     plot: opt.PlotOption = None,
+    log_to: opt.LogToOption = None,
     threads: opt.ThreadsOption = None,
     quiet: opt.QuietOption = False,
     debug: opt.DebugOption = False,
@@ -57,6 +58,7 @@ def command(
         steps=steps,
         json=json,
         plot=plot,
+        log_to=log_to,
         threads=threads,
         quiet=quiet,
     )

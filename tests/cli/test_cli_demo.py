@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from brace_diag import ValueGap, open_run, value_gap
+from brace_diag import ValueGap, audit, open_run, value_gap
 from brace_diag.results import KeyedGap
 from brace_diag.schemas import load_schema
 from brace_diag_cli.demo import Probe, compare, probes_of, rms_z
@@ -54,10 +54,23 @@ def test_text_has_truth_and_next_steps(cli: Cli, tmp_path: Path) -> None:
     assert "By step, at the first token" in outcome.out
     assert "Against the truth" in outcome.out
     commands = [line for line in outcome.out.splitlines() if line.startswith("  brace-diag ")]
-    assert len(commands) == 3
-    assert all(str(log) in line for line in commands[:2])
+    assert len(commands) == 4
+    assert all(str(log) in line for line in commands[:3])
     assert value_gap(open_run(str(log))).batch.b_hat.n_rollouts > 0
     assert figure.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_verdict_and_the_report_are_those_of_an_audit(
+    cli: Cli, document: dict[str, Any], tmp_path: Path
+) -> None:
+    page, log = tmp_path / "demo.html", tmp_path / "log.parquet"
+    outcome = cli("demo", "--report", page, "--save-log", log)
+    found = audit(open_run(str(log)))
+    assert document["results"]["audit"]["verdict"] == found.verdict
+    assert outcome.out.split("\n\n")[1].startswith(f"{found.verdict}: {found.sentence}")
+    assert f"wrote {page}: {found.verdict}\n" in outcome.err
+    assert "the shipped log" in page.read_text(encoding="utf-8")
+    assert cli("demo", "--report", tmp_path / "demo.pdf").code == 2
 
 
 def test_without_a_copy_the_first_step_is_to_make_one(cli: Cli) -> None:

@@ -87,3 +87,23 @@ def test_the_figure_is_written(cli: Cli, tmp_path: Path) -> None:
         outcome = cli("trend", DATA, "--plot", path)
         assert (outcome.code, outcome.err) == (0, f"wrote {path}\n")
         assert path.stat().st_size > 5_000
+
+
+def test_every_step_goes_to_a_tracker(cli: Cli, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    outcome = cli("trend", DATA, "--log-to", f"tensorboard:{tmp_path / 'trend'}")
+    assert outcome.code == 0
+    assert outcome.err == f"logged 3 steps: tensorboard --logdir {tmp_path / 'trend'}\n"
+    outcome = cli("audit", DATA, "--by", "step", "--log-to", f"tensorboard:{tmp_path / 'audit'}")
+    assert outcome.code == 0
+    for name, tag in (("trend", "brace/trend/b_hat"), ("audit", "brace/audit/b_hat")):
+        board = EventAccumulator(str(tmp_path / name))
+        board.Reload()
+        assert [s.step for s in board.Scalars(tag)] == [40, 80, 160]
+    for words in (("audit", DATA), ("trend", DATA, "--by", "staleness")):
+        outcome = cli(*words, "--log-to", "tensorboard")
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err == "error: --log-to logs every trainer step; add --by step\n"
+    outcome = cli("trend", DATA, "--log-to", "comet")
+    assert outcome.err.startswith("error: --log-to 'comet': allowed: wandb, tensorboard, mlflow")
