@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from . import options as opt
 from .audit_ci import markdown, workflow_commands
 from .audit_text import audit_text
-from .document import document
+from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_fresh, open_with_critic, source_block
 from .terminal import Terminal, emit
@@ -80,14 +80,7 @@ def _written(
     found: Audit, how: opt.OutputFormat, source: list[str], steps: str | None, run: OpenedRun
 ) -> str:
     if how is opt.OutputFormat.JSON:
-        return document(
-            "audit",
-            source=source_block(source, steps, run),
-            settings=found.settings.to_dict(),
-            quality=found.quality.to_dict(),
-            results=found.to_dict(),
-            notes=found.notes,
-        )
+        return result_document("audit", source_block(source, steps, run), found)
     if how is opt.OutputFormat.GITHUB:
         return workflow_commands(found)
     if how is opt.OutputFormat.MARKDOWN:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import options as opt
 from .beta_text import beta_text
-from .document import document
+from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_source, source_block
 from .terminal import Terminal, emit, say
@@ -96,11 +96,4 @@ def _measure(
 
 def beta_document(source: list[str], steps: str | None, run: Run, measured: RewardSlope) -> str:
     """The JSON document of `beta`."""
-    return document(
-        "beta",
-        source=source_block(source, steps, run),
-        settings=measured.settings.to_dict(),
-        quality=measured.quality.to_dict(),
-        results=measured.to_dict(),
-        notes=measured.notes,
-    )
+    return result_document("beta", source_block(source, steps, run), measured)

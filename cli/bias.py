@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from brace_diag.errors import InputError
 
 from . import options as opt
-from .document import document
+from .document import result_document
 from .files import refuse_to_replace
 from .gap_text import gap_text
 from .progress import progress
@@ -127,14 +127,7 @@ def _check_table(path: Path | None, force: bool) -> None:
 
 def bias_document(source: list[str], steps: str | None, run: OpenedRun, gap: ValueGap) -> str:
     """The JSON document of `bias`."""
-    return document(
-        "bias",
-        source=source_block(source, steps, run),
-        settings=gap.settings.to_dict(),
-        quality=gap.quality.to_dict(),
-        results=gap.to_dict(),
-        notes=gap.notes,
-    )
+    return result_document("bias", source_block(source, steps, run), gap)
 
 
 def draw(gap: ValueGap, path: Path | None, *, quiet: bool) -> None:

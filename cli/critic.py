@@ -11,7 +11,7 @@ from brace_diag.errors import InputError
 
 from . import options as opt
 from .critic_text import critic_text
-from .document import document
+from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_source, source_block
 from .terminal import Terminal, emit, say
@@ -103,14 +103,7 @@ def measure(run: Run, request: Request, specs: tuple[TargetSpec, ...], *, quiet:
 
 def critic_document(source: list[str], steps: str | None, run: Run, fit: CriticFit) -> str:
     """The JSON document of `critic`."""
-    return document(
-        "critic",
-        source=source_block(source, steps, run),
-        settings=fit.settings.to_dict(),
-        quality=fit.quality.to_dict(),
-        results=fit.to_dict(),
-        notes=fit.notes,
-    )
+    return result_document("critic", source_block(source, steps, run), fit)
 
 
 def _draw(fit: CriticFit, path: Path, which: opt.CriticFigure, *, quiet: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 SCHEMA = "brace-diag/1"
 DIGITS = 10
@@ -36,6 +36,30 @@ def document(
             "results": results,
             "notes": list(notes),
         }
+    )
+
+
+class Result(Protocol):
+    """What the results of every question share."""
+
+    @property
+    def settings(self) -> Any: ...
+    @property
+    def quality(self) -> Any: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def result_document(command: str, source: Mapping[str, Any], result: Result) -> str:
+    """The document of a result: its settings, counts, numbers and notes."""
+    return document(
+        command,
+        source=source,
+        settings=result.settings.to_dict(),
+        quality=result.quality.to_dict(),
+        results=result.to_dict(),
+        notes=result.notes,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import options as opt
-from .document import document
+from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_with_critic, source_block
 from .terminal import Terminal, emit, say
@@ -41,14 +41,7 @@ def trend(
     with progress(f"measuring every {settings.by}", quiet=quiet) as report:
         found = measure(run, settings, threads=threads, progress=report)
     if json:
-        text = document(
-            "trend",
-            source=source_block(source, steps, run),
-            settings=found.settings.to_dict(),
-            quality=found.quality.to_dict(),
-            results=found.to_dict(),
-            notes=found.notes,
-        )
+        text = result_document("trend", source_block(source, steps, run), found)
     else:
         text = trend_text(found, Terminal.of(sys.stdout), column_remarks(run))
     emit(text)

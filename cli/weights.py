@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from brace_diag.errors import InputError
 
 from . import options as opt
-from .document import document
+from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_source, source_block
 from .terminal import Terminal, emit, say
@@ -93,14 +93,7 @@ def weights_document(
     source: list[str], steps: str | None, run: Run, measured: ImportanceProducts
 ) -> str:
     """The JSON document of `weights`."""
-    return document(
-        "weights",
-        source=source_block(source, steps, run),
-        settings=measured.settings.to_dict(),
-        quality=measured.quality.to_dict(),
-        results=measured.to_dict(),
-        notes=measured.notes,
-    )
+    return result_document("weights", source_block(source, steps, run), measured)
 
 
 def draw(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.stats import t as student
 
 from brace_diag.quality import DataQuality
@@ -176,3 +178,26 @@ def make_by() -> Callable[..., tuple[KeyedGap, ...]]:
 @pytest.fixture
 def make_estimate() -> Callable[..., Estimate]:
     return estimate
+
+
+@pytest.fixture
+def fits() -> Callable[[Figure], None]:
+    """`fits(figure)`: texts, legends and panels lie inside the page and not over each other."""
+    return assert_fits
+
+
+def assert_fits(figure: Figure) -> None:
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    page = figure.bbox
+    boxes = [text.get_window_extent(renderer) for text in figure.texts]
+    boxes += [legend.get_window_extent(renderer) for legend in figure.legends]
+    boxes += [axes.get_tightbbox(renderer) for axes in figure.axes]
+    for box in boxes:
+        # Half a pixel: extents are rounded to whole ones.
+        assert page.x0 - 0.5 <= box.x0 and box.x1 <= page.x1 + 0.5
+        assert page.y0 - 0.5 <= box.y0 and box.y1 <= page.y1 + 0.5
+    for one, other in combinations(boxes, 2):
+        width = min(one.x1, other.x1) - max(one.x0, other.x0)
+        height = min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert width <= 0.5 or height <= 1.5, (one, other)
