@@ -38,6 +38,13 @@ def _headline(found: Comparison, terminal: Terminal) -> list[str]:
         lines = terminal.paragraph(f"The gaps cannot be compared. {which}: {why}", "", "  ")
     elif gap.value is None:
         lines = terminal.paragraph(f"The gaps cannot be compared: {gap.reason}", "", "  ")
+    elif gap.ci_low is None:
+        lines = terminal.paragraph(
+            f"The gaps cannot be told apart without an interval: b less a is "
+            f"{number(gap.value, sign=True)}; {gap.reason}",
+            "",
+            "  ",
+        )
     else:
         size = f"{number(gap.value, gap.se, sign=True)} ({100 * level:g}% interval "
         size += f"{interval(gap.ci_low, gap.ci_high, gap.se, sign=True)})"

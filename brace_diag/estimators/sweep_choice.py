@@ -51,6 +51,8 @@ def why_none(b: Estimate, gate: Gate, apart: bool) -> str | None:
     """Why no setting can be recommended, or None where one can."""
     if b.value is None or gate == "refused":
         return b.reason or "the gap cannot be measured from this log"
+    if b.se is None:
+        return f"the gap at the first token is {b.value:+.3g}, without an interval: {b.reason}"
     if not apart:
         ends = "" if b.ci_low is None else f" ({b.ci_low:+.3g} .. {b.ci_high:+.3g})"
         return (

@@ -89,4 +89,6 @@ def test_without_a_share_there_is_no_recommendation() -> None:
     refused = replace(known(None, None), reason="fresh rollouts are needed")
     assert why_none(refused, "refused", False) == "fresh rollouts are needed"
     assert "not told apart from 0" in (why_none(known(0.01), "good", False) or "")
+    alone = replace(known(0.3, None), reason="one prompt only: no standard error")
+    assert "without an interval: one prompt only" in (why_none(alone, "good", False) or "")
     assert why_none(known(0.3), "good", True) is None
