@@ -197,6 +197,15 @@ class Sweep:
                 return point
         raise InputError(f"k={k:g}, rho_bar={rho_bar:g}, c_bar={c_bar:g} is not of the grid")
 
+    def column_of(self, point: SweepSetting) -> float:
+        """The window that a point counts as: inf for each that holds the longest response."""
+        return point.k if point.k < self.longest else math.inf
+
+    @property
+    def doubt(self) -> str | None:
+        """Why shares cannot be relied on; None where all can."""
+        return next((point.share.reason for point in self.points if point.share.reason), None)
+
     def to_dict(self) -> dict[str, Any]:
         """The `results` block of the JSON document."""
         found = self.recommendation

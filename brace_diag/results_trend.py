@@ -30,6 +30,10 @@ SERIES: Mapping[str, str] = {
 """Figures by name, and what they are."""
 
 
+KEYS: Mapping[str, str] = {"step": "steps", "staleness": "levels of staleness"}
+"""What several of a key are called."""
+
+
 @dataclass(frozen=True, slots=True)
 class FigureSettings:
     """What the figures of `SERIES` are asked for.

@@ -58,10 +58,9 @@ def _shares(found: Sweep, terminal: Terminal) -> list[str]:
         return []
     title = "Share of the gap that a critic fitted to the end recovers, by window k, ± its error"
     lines = [terminal.paint(title, "bold"), *_matrix(found, terminal, _share_cell)]
-    unsure = next((p.share.reason for p in found.points if p.share.reason), None)
-    if unsure is not None:
-        lines += terminal.paragraph(f"not to be relied on: {unsure}", "  ", "  ")
-    bounds = {_window(p, found): p.residual_bound for p in found.points}
+    if found.doubt is not None:
+        lines += terminal.paragraph(f"not to be relied on: {found.doubt}", "  ", "  ")
+    bounds = {found.column_of(p): p.residual_bound for p in found.points}
     told = [f"{_k(k)}: {number(bound)}" for k, bound in sorted(bounds.items()) if bound is not None]
     if told:
         lines += terminal.paragraph(
@@ -107,11 +106,11 @@ def _matrix(
 
     Windows that hold the longest response are one column.
     """
-    windows = sorted({_window(p, found) for p in found.points})
+    windows = sorted({found.column_of(p) for p in found.points})
     rows: dict[tuple[float, ...], dict[float, SweepSetting]] = {}
     for point in found.points:
         caps = (point.c_bar,) if by_c_bar else (point.rho_bar, point.c_bar)
-        rows.setdefault(caps, {})[_window(point, found)] = point
+        rows.setdefault(caps, {})[found.column_of(point)] = point
     own = list(rows.values())
     first = [next(iter(row.values())) for row in own]
     columns = [Column("c_bar", [f"{p.c_bar:g}" for p in first])]
@@ -123,11 +122,6 @@ def _matrix(
         cells = [cell(row[k]) if k in row else "" for row in own]
         columns.append(Column(f"k={_k(k)}", cells, rank=2))
     return table([*columns, *clipped], terminal)
-
-
-def _window(point: SweepSetting, found: Sweep) -> float:
-    """k, or inf for every window that holds the longest response."""
-    return point.k if point.k < found.longest else ALL
 
 
 def _k(k: float) -> str:

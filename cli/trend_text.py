@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brace_diag.number_words import counted, interval, number, share, short
-from brace_diag.results_trend import SERIES
+from brace_diag.results_trend import KEYS, SERIES
 
 from .gap_text import GATE_STYLES, bullets, quality_text
 from .tables import Column, on_the_point, table
@@ -76,7 +76,7 @@ def _headline(found: Trend, terminal: Terminal) -> list[str]:
 
 def _keys(found: Trend) -> str:
     one = found.settings.by
-    many = "levels of staleness" if one == "staleness" else "steps"
+    many = KEYS[one]
     return f"{found.n_judged:,} {many if found.n_judged != 1 else one}"
 
 

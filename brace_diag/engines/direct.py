@@ -44,16 +44,27 @@ class RowReturns:
         return Returns(key, index.prompt, self.value, whole).where(known)
 
 
-def fresh_returns(run: RunLike | Iterable[Rollouts], gamma: float, threads: int) -> RowReturns:
-    """Returns of rollouts that pi drew.
+def fresh_returns(
+    run: RunLike | Iterable[Rollouts] | None, gamma: float, threads: int
+) -> RowReturns | None:
+    """Returns of rollouts that pi drew, None without any.
 
     Raises: SchemaError where they hold no return, or no policy token.
     """
+    if run is None:
+        return None
     reading = Reading.open(run, "fresh rollouts")
     rows = RowReturns(reading, gamma)
     for batch, info in reading.batches():
         rows.add(batch, info, threads)
     return rows
+
+
+def collector(reading: Reading, fresh: RowReturns | None, gamma: float) -> RowReturns | None:
+    """What gathers the log's own returns; None where nothing is there to hold them against."""
+    if fresh is None and not has_both_ages(reading):
+        return None
+    return RowReturns(reading, gamma)
 
 
 def has_both_ages(reading: Reading) -> bool:

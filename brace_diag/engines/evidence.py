@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from brace_diag.engines.critic_fit import frame_of
 from brace_diag.engines.direct import (
     RowReturns,
+    collector,
     direct_evidence,
     fresh_returns,
-    has_both_ages,
 )
 from brace_diag.engines.keyed import KeyedStates, keyed
 from brace_diag.engines.reading import Reading
@@ -88,8 +88,7 @@ class _Pass:
     ) -> None:
         self.reading, self.settings, self.threads = reading, settings, threads
         self.fresh = fresh
-        both = fresh is not None or has_both_ages(reading)
-        self.rows = RowReturns(reading, settings.gamma) if both else None
+        self.rows = collector(reading, fresh, settings.gamma)
         self.asked = settings.gap()
         self.inspection = InspectionSums()
         self.loss = LossMaskCounts()
@@ -209,8 +208,7 @@ def gather(
     wants = ("mu_logprobs", "pi_logprobs", "values", "loss_mask")
     reading = Reading.open(run, "an audit", (), wants)
     n_threads = threads or os.cpu_count() or 1
-    drawn = None if fresh is None else fresh_returns(fresh, settings.gamma, n_threads)
-    own = _Pass(reading, settings, n_threads, drawn)
+    own = _Pass(reading, settings, n_threads, fresh_returns(fresh, settings.gamma, n_threads))
     try:
         own.run(progress)
     except SchemaError:

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from brace_diag.engines.direct import (
-    RowReturns,
+    collector,
     direct_evidence,
     fresh_returns,
-    has_both_ages,
 )
 from brace_diag.engines.keyed import keyed
 from brace_diag.engines.reading import Reading
@@ -68,8 +67,8 @@ def value_gap(
         lambda key, state: estimate_key(key, state, chosen, reading.has_values, reading.may_group),
     )
     n_threads = threads or os.cpu_count() or 1
-    drawn = None if fresh is None else fresh_returns(fresh, chosen.gamma, n_threads)
-    rows = RowReturns(reading, chosen.gamma) if drawn or has_both_ages(reading) else None
+    drawn = fresh_returns(fresh, chosen.gamma, n_threads)
+    rows = collector(reading, drawn, chosen.gamma)
     for batch, info in reading.batches(progress):
         if rows is not None:
             rows.add(batch, info, n_threads)

@@ -185,7 +185,8 @@ def _finding(result: Sweep) -> str:
             return "This log cannot tell what a corrected target would recover"
         return "The gap cannot be told from 0: there is no share of it to recover"
     share, ratio = own.chosen.share.value, own.chosen.variance_ratio.value
-    k = "the whole response" if own.chosen.k >= result.longest else f"{own.chosen.k:g} tokens"
+    whole = result.column_of(own.chosen) == math.inf
+    k = "the whole response" if whole else f"{own.chosen.k:g} tokens"
     return (
         f"Correcting over {k} with ρ̄ = {own.chosen.rho_bar:g}, c̄ = {own.chosen.c_bar:g} recovers "
         f"{share:.0%} of the gap at {ratio:.2g} of the return's variance"
@@ -210,5 +211,6 @@ def _basis(result: Sweep) -> str:
 def _cautions(result: Sweep) -> list[str]:
     if result.invalid is not None:
         return [plain(result.invalid)]
-    unsure = next((p.share.reason for p in result.points if p.share.reason), None)
-    return [] if unsure is None else [f"Shares are not to be relied on: {plain(unsure)}."]
+    if result.doubt is None:
+        return []
+    return [f"Shares are not to be relied on: {plain(result.doubt)}."]

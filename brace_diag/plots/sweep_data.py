@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,9 +68,9 @@ class SweepData:
 
 def sweep_data(result: Sweep) -> SweepData:
     """Arrays of a sweep; windows that hold the longest response are one column."""
-    windows = tuple(sorted({_window(p, result) for p in result.points}))
+    windows = tuple(sorted({result.column_of(p) for p in result.points}))
     caps = sorted({(p.rho_bar, p.c_bar) for p in result.points})
-    table = {(p.rho_bar, p.c_bar, _window(p, result)): p for p in result.points}
+    table = {(p.rho_bar, p.c_bar, result.column_of(p)): p for p in result.points}
     lines = tuple(
         _line(rho_bar, c_bar, [table.get((rho_bar, c_bar, k)) for k in windows])
         for rho_bar, c_bar in caps
@@ -81,7 +80,7 @@ def sweep_data(result: Sweep) -> SweepData:
         if point is None:
             return None
         at = caps.index((point.rho_bar, point.c_bar))
-        return Spot(at, windows.index(_window(point, result)))
+        return Spot(at, windows.index(result.column_of(point)))
 
     own = result.recommendation
     paper = [p for p in result.points if (p.k, p.rho_bar, p.c_bar) == PAPER_DEFAULT]
@@ -99,10 +98,6 @@ def share_limits(data: SweepData) -> tuple[float, float]:
     high = float(np.clip(known.max(initial=1.0), 1.0, SHARES[1]))
     margin = 0.04 * (high - low)
     return low - margin, high + margin
-
-
-def _window(point: SweepSetting, result: Sweep) -> float:
-    return point.k if point.k < result.longest else math.inf
 
 
 def _line(rho_bar: float, c_bar: float, points: list[SweepSetting | None]) -> SettingLine:

@@ -28,14 +28,13 @@ from brace_diag.plots.keyed_data import KeyedData, Series
 from brace_diag.plots.layout import Panel, fit_left, header, stack
 from brace_diag.plots.trend_data import trend_data, trend_series
 from brace_diag.plots.words import NO_BREAK, V_MU, V_PI, elide, percent, plain
-from brace_diag.results_trend import Trend
+from brace_diag.results_trend import KEYS, Trend
 
 WEIGHTS: dict[str, tuple[str, str, str]] = {
     "ess_rollout": ("ESS of rollouts", style.PURPLE, "o"),
     "kept_rho_bar": ("tokens with w ≤ ρ̄", style.GREEN, "s"),
     "kept_c_bar": ("tokens with w ≤ c̄", style.ORANGE, "^"),
 }
-KEYS = {"step": "steps", "staleness": "levels of staleness"}
 TALL = (7.0, 7.0)
 """Four panels need more height than the other figures."""
 

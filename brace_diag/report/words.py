@@ -8,7 +8,7 @@ from brace_diag.results_critic import CriticFit
 from brace_diag.results_importance import ImportanceProducts
 from brace_diag.results_slope import RewardSlope
 from brace_diag.results_sweep import Sweep
-from brace_diag.results_trend import Trend
+from brace_diag.results_trend import KEYS, Trend
 
 
 def with_ends(own: Estimate, *, sign: bool = False) -> str:
@@ -47,7 +47,7 @@ def trend_sentence(found: Trend) -> str:
     key, margin = found.settings.by, f"{found.settings.margin:g} s_A"
     if found.invalid is not None:
         return f"This log cannot tell the gap: {found.invalid}."
-    many = "levels of staleness" if key == "staleness" else "steps"
+    many = KEYS[key]
     if found.first_beyond is None:
         text = f"The gap is not seen beyond the margin ({margin}) at any of {found.n_judged} {many}"
     else:
