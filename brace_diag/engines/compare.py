@@ -11,12 +11,13 @@ import numpy as np
 
 from brace_diag.engines.figures import (
     WANTS,
+    WEIGHTS,
     SetFigures,
     SetState,
+    believed,
     close,
     info_of,
     maker,
-    mark,
     ratio_of,
 )
 from brace_diag.engines.reading import Reading
@@ -39,7 +40,6 @@ class _Measured:
     """One run, its figures, and a one-output jackknife of each."""
 
     reading: Reading
-    state: SetState
     own: SetFigures
     side: Side
     jacks: dict[str, Jackknife]
@@ -102,16 +102,18 @@ def _measure(
         state.update(batch, info_of(reading, batch, info), threads=threads)
     own = close(state, reading, settings)
     grave = invalidating(own.gap, reading.signs) if reading.has_w else []
-    figures = mark(own.figures, grave, ratio_of(state.weights, reading, settings))
+    why = grave[0].split(":")[0] if grave else None
+    notes = gap_notes(settings.gap(), reading.quality, own.gap, reading.signs)
+    own = believed(own, reading, why, ratio_of(state.weights, reading, settings))
     side = Side(
         source=reading.run.source,
         quality=reading.quality,
         n_prompts=len(np.unique(reading.index.prompt)),
         invalid=next(iter([*grave, *no_staleness(own.gap)]), None),
-        notes=gap_notes(settings.gap(), reading.quality, own.gap, reading.signs),
+        notes=notes,
     )
     jacks, cells = _jackknifes(state, reading, settings, own)
-    return _Measured(reading, state, SetFigures(own.gap, figures), side, jacks, cells)
+    return _Measured(reading, own, side, jacks, cells)
 
 
 def _jackknifes(
@@ -145,12 +147,8 @@ def _jackknifes(
         found["explained_variance"] = fit.contrast(unit(len(fit.value), 0))
     if state.weights is not None:
         weights = ie.figures(state.weights, 0.0).jack
-        for name, theirs, sign in (
-            ("m", "m", 1.0),
-            ("ess_rollout", "ess_rollout", 1.0),
-            ("kept_rho_bar", "clip_rho_bar", -1.0),
-            ("kept_c_bar", "clip_c_bar", -1.0),
-        ):
+        for name, theirs in WEIGHTS.items():
+            sign = -1.0 if name.startswith("kept_") else 1.0
             vector = sign * unit(len(weights.value), ie.NAMES.index(theirs))
             found[name] = weights.contrast(vector)
     return found, cells

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,9 +18,9 @@ from brace_diag.estimators.importance_notes import marked, ratio_check, unbeliev
 from brace_diag.estimators.importance_state import ImportanceState
 from brace_diag.estimators.intervals import IntervalMaker
 from brace_diag.estimators.rollout_info import RolloutInfo
-from brace_diag.estimators.value_gap import GapEstimates, estimate_gap
+from brace_diag.estimators.value_gap import GapEstimates, distrusted, estimate_gap
 from brace_diag.results import Estimate
-from brace_diag.results_importance import ImportanceSettings, RatioCheck
+from brace_diag.results_importance import ImportanceSettings, RatioCheck, WeightFigures
 from brace_diag.results_trend import FigureSettings
 from brace_diag.rollouts import Rollouts
 
@@ -98,10 +98,56 @@ def close(state: SetState, reading: Reading, settings: FigureSettings) -> SetFig
     gap = estimate_gap(
         state.gap, settings.gap(), has_values=reading.has_values, allow_group=reading.may_group
     )
+    blank = replace(gap.batch.b_hat, value=None, se=None, ci_low=None, ci_high=None, reliable=False)
+    fit = replace(blank, method="over tokens", reason=NO_VALUES)
+    if state.critic is not None:
+        whole = whole_figures(IntervalMaker(settings.level), state.critic)
+        fit = whole.fit(0, "explained_variance")
+    figures = _gap_figures(gap, reading) | {"explained_variance": fit}
+    if state.weights is None:
+        unknown = replace(blank, method="raw weights", reason=_no_weights(reading))
+        return SetFigures(gap, figures | dict.fromkeys(WEIGHTS, unknown))
+    asked = ImportanceSettings(settings.c_bar, settings.rho_bar, level=settings.level)
+    return SetFigures(gap, figures | _weight_figures(estimate_figures(state.weights, asked)))
+
+
+def believed(
+    own: SetFigures, reading: Reading, why: str | None, ratio: RatioCheck | None
+) -> SetFigures:
+    """The same numbers, those marked that a fault of the whole log takes the trust from.
+
+    Args:
+        why: what is wrong with the log in a word or two, None where it is sound.
+        ratio: whether w is an importance ratio; None where there is no w.
+    """
+    gap = own.gap if why is None else distrusted(own.gap, why)
+    figures = own.figures | _gap_figures(gap, reading)
+    if ratio is not None:
+        lost = unbelieved(ratio.verdict)
+        for name, theirs in WEIGHTS.items():
+            if theirs in lost:
+                figures[name] = marked(figures[name], ratio.verdict.replace("_", " "))
+    return SetFigures(gap, figures)
+
+
+WEIGHTS = {
+    "m": "m",
+    "ess_rollout": "ess_rollout",
+    "kept_rho_bar": "clip_rho_bar",
+    "kept_c_bar": "clip_c_bar",
+}
+"""Figures of `SERIES` that are of the weights, and those of `WeightFigures` that they are made of;
+`kept_` is one less `clip_`."""
+NO_VALUES = "the log has no critic values"
+
+
+def _no_weights(reading: Reading) -> str:
+    missing = "pi_logprobs" if "mu_logprobs" in reading.columns else "mu_logprobs"
+    return f"the log has no {missing}"
+
+
+def _gap_figures(gap: GapEstimates, reading: Reading) -> dict[str, Estimate]:
     batch = gap.batch
-    nothing = "the log has no pi_logprobs"
-    if "mu_logprobs" not in reading.columns:
-        nothing = "the log has no mu_logprobs"
     found = {
         "b_hat": batch.b_hat,
         "g_pi": batch.g_pi_signed,
@@ -112,44 +158,15 @@ def close(state: SetState, reading: Reading, settings: FigureSettings) -> SetFig
     }
     if not reading.has_w:
         for name in ("b_hat", "g_pi", "reward_pi"):
-            found[name] = replace(found[name], reason=nothing)
-    blank = replace(batch.b_hat, value=None, se=None, ci_low=None, ci_high=None, reliable=False)
-    found["explained_variance"] = replace(blank, method="over tokens", reason=NO_VALUES)
-    if state.critic is not None:
-        whole = whole_figures(IntervalMaker(settings.level), state.critic)
-        found["explained_variance"] = whole.fit(0, "explained_variance")
-    for name in ("m", "ess_rollout", "kept_rho_bar", "kept_c_bar"):
-        found[name] = replace(blank, method="raw weights", reason=nothing)
-    if state.weights is not None:
-        asked = ImportanceSettings(settings.c_bar, settings.rho_bar, level=settings.level)
-        own = estimate_figures(state.weights, asked)
-        found["m"], found["ess_rollout"] = own.m, own.ess_rollout
-        found["kept_rho_bar"] = kept(own.clip_rho_bar)
-        found["kept_c_bar"] = kept(own.clip_c_bar)
-    return SetFigures(gap, found)
+            found[name] = replace(found[name], reason=_no_weights(reading))
+    return found
 
 
-def mark(
-    figures: dict[str, Estimate], grave: Sequence[str], ratio: RatioCheck | None
-) -> dict[str, Estimate]:
-    """The same numbers, those marked that a fault of the whole log takes the trust from.
-
-    Args:
-        grave: why no figure of the gap can be believed; empty where the log is sound.
-        ratio: whether w is an importance ratio; None where there is no w.
-    """
-    out = dict(figures)
-    if grave:
-        for name in ("b_hat", "g_pi", "reward_pi"):
-            out[name] = marked(out[name], grave[0].split(":")[0])
-    if ratio is not None:
-        lost = unbelieved(ratio.verdict)
-        own = {"m": "m", "ess_rollout": "ess_rollout", "kept_rho_bar": "clip_rho_bar",
-               "kept_c_bar": "clip_c_bar"}  # fmt: skip
-        for name, theirs in own.items():
-            if theirs in lost:
-                out[name] = marked(out[name], ratio.verdict.replace("_", " "))
-    return out
+def _weight_figures(own: WeightFigures) -> dict[str, Estimate]:
+    return {
+        name: kept(getattr(own, theirs)) if name.startswith("kept_") else getattr(own, theirs)
+        for name, theirs in WEIGHTS.items()
+    }
 
 
 def ratio_of(
@@ -160,9 +177,6 @@ def ratio_of(
         return None
     asked = ImportanceSettings(settings.c_bar, settings.rho_bar, level=settings.level)
     return ratio_check(estimate_products(state, asked), reading.signs)
-
-
-NO_VALUES = "the log has no critic values"
 
 
 def kept(clipped: Estimate) -> Estimate:

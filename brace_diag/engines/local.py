@@ -15,11 +15,11 @@ from brace_diag.engines.direct import (
 from brace_diag.engines.keyed import keyed
 from brace_diag.engines.reading import Reading
 from brace_diag.engines.runs import Progress, RunLike
-from brace_diag.estimators.gap_notes import gap_notes, invalidating, no_staleness
+from brace_diag.estimators.gap_notes import believed_gap, gap_notes
 from brace_diag.estimators.gap_state import GapState
 from brace_diag.estimators.intervals import probe_size
 from brace_diag.estimators.rollout_info import RolloutInfo
-from brace_diag.estimators.value_gap import distrusted, estimate_gap, estimate_key
+from brace_diag.estimators.value_gap import estimate_gap, estimate_key
 from brace_diag.results import KeyedGap, ValueGap
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import GapSettings
@@ -103,10 +103,7 @@ def _result(
         allow_group=reading.may_group,
     )
     notes = gap_notes(settings, reading.quality, main, reading.signs)
-    grave = invalidating(main, reading.signs)
-    if grave:
-        main = distrusted(main, grave[0].split(":")[0])
-    nothing = no_staleness(main)
+    main, invalid = believed_gap(main, reading.signs)
     return ValueGap(
         source=reading.run.source,
         settings=settings,
@@ -120,7 +117,7 @@ def _result(
         gate=main.gate,
         whitening=main.whitening,
         probe_rollouts=probe_size(main.batch.b_hat.n_clusters),
-        invalid=next(iter([*grave, *nothing]), None),
+        invalid=invalid,
         by=by,
         notes=(*notes, *reading.key_notes(settings.by, settings.staleness)),
     )

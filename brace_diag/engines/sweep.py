@@ -9,12 +9,12 @@ from typing import Any
 
 from brace_diag.engines.reading import Reading
 from brace_diag.engines.runs import Progress, RunLike
-from brace_diag.estimators.gap_notes import gap_notes, invalidating, no_staleness
+from brace_diag.estimators.gap_notes import believed_gap, gap_notes
 from brace_diag.estimators.gap_state import GapState
 from brace_diag.estimators.sweep_choice import recommend, why_none
 from brace_diag.estimators.sweep_estimates import sweep_points, told_apart
 from brace_diag.estimators.sweep_state import SweepState
-from brace_diag.estimators.value_gap import distrusted, estimate_gap
+from brace_diag.estimators.value_gap import estimate_gap
 from brace_diag.results_sweep import Sweep, SweepSettings
 from brace_diag.rollouts import Rollouts
 from brace_diag.settings import GapSettings
@@ -63,11 +63,9 @@ def _result(
     asked = GapSettings(gamma=settings.gamma, level=settings.level)
     gap = estimate_gap(gap_state, asked, has_values=True, allow_group=reading.may_group)
     notes = gap_notes(asked, reading.quality, gap, reading.signs)
-    grave = invalidating(gap, reading.signs)
-    if grave:
-        gap = distrusted(gap, grave[0].split(":")[0])
+    gap, invalid = believed_gap(gap, reading.signs)
     b = gap.batch.b_hat
-    none = next(iter([*grave, *no_staleness(gap)]), None) or why_none(b, gap.gate, told_apart(b))
+    none = invalid or why_none(b, gap.gate, told_apart(b))
     points = sweep_points(state, gap) if state.n_rollouts else ()
     return Sweep(
         source=reading.run.source,
@@ -79,6 +77,6 @@ def _result(
         points=points,
         recommendation=None if none else recommend(points),
         no_recommendation=none,
-        invalid=next(iter([*grave, *no_staleness(gap)]), None),
+        invalid=invalid,
         notes=notes,
     )

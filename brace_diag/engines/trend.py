@@ -12,10 +12,10 @@ import numpy as np
 from brace_diag.engines.figures import (
     WANTS,
     SetFigures,
+    believed,
     close,
     info_of,
     maker,
-    mark,
     ratio_of,
 )
 from brace_diag.engines.keyed import keyed
@@ -61,13 +61,15 @@ def trend(
     """
     chosen = replace(settings or TrendSettings(), **changes)
     reading = Reading.open(run, "a trend", (), WANTS)
+    make = maker(reading, chosen)
     states = keyed(
         reading.keys(chosen.by, chosen.staleness),
-        maker(reading, chosen),
+        make,
         lambda key, state: (key, close(state, reading, chosen)),
     )
     assert states is not None
-    whole = maker(reading, chosen)()
+    whole = make()
+    whole.critic = None  # only what tells whether the log is sound
     n_threads = threads or os.cpu_count() or 1
     for batch, info in reading.batches(progress):
         own = info_of(reading, batch, info)
@@ -86,7 +88,11 @@ def _result(
     ratio: RatioCheck | None,
 ) -> Trend:
     grave = invalidating(whole, reading.signs) if reading.has_w else []
-    points = tuple(_point(key, own, settings, grave, ratio) for key, own in found)
+    why = grave[0].split(":")[0] if grave else None
+    points = tuple(
+        _point(key, believed(own, reading, why, ratio), settings, sound=why is None)
+        for key, own in found
+    )
     keys = np.array([point.key for point in points], np.int64)
     tests = {
         name: trend_test(keys, [point.figures[name] for point in points], settings.level)
@@ -112,21 +118,15 @@ def _result(
     )
 
 
-def _point(
-    key: int,
-    own: SetFigures,
-    settings: TrendSettings,
-    grave: list[str],
-    ratio: RatioCheck | None,
-) -> TrendPoint:
-    figures = mark(own.figures, grave, ratio)
+def _point(key: int, own: SetFigures, settings: TrendSettings, *, sound: bool) -> TrendPoint:
+    b = own.figures["b_hat"]
     s_a = own.gap.batch.return_sd.value
     margin = settings.margin * s_a if s_a is not None and s_a > 0.0 else None
     return TrendPoint(
         key=key,
-        figures=figures,
+        figures=own.figures,
         margin=margin,
-        beyond=None if grave else _beyond(figures["b_hat"], margin, own.gap.within_variance),
+        beyond=_beyond(b, margin, own.gap.within_variance) if sound else None,
         gate=own.gap.gate,
         within_var_log_product=own.gap.within_variance,
     )

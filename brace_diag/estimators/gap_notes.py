@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from brace_diag.estimators.log_checks import LogProbe, LogSigns
 from brace_diag.estimators.ratio_rules import control_off_zero, mean_off_one
+from brace_diag.estimators.value_gap import GapEstimates, distrusted
 from brace_diag.quality import DataQuality
 from brace_diag.settings import GapSettings, GateThresholds
-
-if TYPE_CHECKING:
-    from brace_diag.estimators.value_gap import GapEstimates
 
 GATES = GateThresholds()
 
@@ -59,6 +55,14 @@ def invalidating(main: GapEstimates, signs: LogSigns) -> list[str]:
             "the gap shows, part of it is not staleness"
         )
     return notes
+
+
+def believed_gap(main: GapEstimates, signs: LogSigns) -> tuple[GapEstimates, str | None]:
+    """The estimates, marked where the log is not sound, and why no figure can be believed."""
+    grave = invalidating(main, signs)
+    if grave:
+        return distrusted(main, grave[0].split(":")[0]), grave[0]
+    return main, next(iter(no_staleness(main)), None)
 
 
 def no_staleness(main: GapEstimates) -> list[str]:

@@ -136,6 +136,7 @@ def test_a_run_that_cannot_be_believed_is_named(columns: Columns) -> None:
     assert found.a.invalid is None
     assert found.b.invalid is not None and found.b.invalid.startswith("MISALIGNED")
     assert not found.figure("b_hat").difference.reliable
+    assert not any(cell.difference.reliable for cell in found.cells)
 
 
 def test_threads_do_not_change_the_answer(columns: Columns) -> None:
