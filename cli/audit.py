@@ -12,7 +12,7 @@ from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_fresh, open_with_critic, source_block
 from .terminal import Terminal, emit
-from .tracker import log_result, open_tracker
+from .tracker import check_tracker, log_result
 
 if TYPE_CHECKING:
     from brace_diag.results_audit import Audit, Verdict
@@ -43,7 +43,7 @@ def audit(
     quiet: bool,
 ) -> int:
     """Run the command and return its exit code."""
-    sink = open_tracker(log_to, by_step=by is not None)
+    check_tracker(log_to, by_step=by is not None)
     from brace_diag.settings import AuditSettings
     from brace_diag.verdicts.audit import audit as judge
 
@@ -59,7 +59,7 @@ def audit(
     with progress("auditing the log", quiet=quiet) as report:
         found = judge(run, settings, fresh=drawn, threads=threads, progress=report)
     emit(_written(found, output_format, source, steps, run))
-    log_result(sink, found, quiet=quiet)
+    log_result(log_to, found, quiet=quiet)
     return exit_code(found.verdict, fail_on)
 
 

@@ -12,27 +12,28 @@ from .terminal import say
 if TYPE_CHECKING:
     from brace_diag.results_audit import Audit
     from brace_diag.results_trend import Trend
-    from brace_diag.sinks.open import Sink
 
 
-def open_tracker(log_to: str | None, *, by_step: bool) -> Sink | None:
-    """The tracker, opened before anything is computed for it."""
+def check_tracker(log_to: str | None, *, by_step: bool) -> None:
+    """Refuse a tracker before anything is computed for it; it is opened once there is a result."""
     if log_to is None:
-        return None
+        return
     if not by_step:
         raise InputError("--log-to logs every trainer step; add --by step")
-    from brace_diag.sinks.open import open_sink
+    from brace_diag.sinks.open import check_sink
 
-    return open_sink(log_to)
+    check_sink(log_to)
 
 
-def log_result(sink: Sink | None, result: Trend | Audit, *, quiet: bool) -> None:
+def log_result(log_to: str | None, result: Trend | Audit, *, quiet: bool) -> None:
     """Every step of a result to the tracker."""
-    if sink is None:
+    if log_to is None:
         return
     from brace_diag.sinks.metrics import metrics_of
-    from brace_diag.sinks.open import log_metrics
+    from brace_diag.sinks.open import log_metrics, open_sink
 
+    metrics = metrics_of(result)
+    sink = open_sink(log_to)
     where = sink.where
-    n = log_metrics(sink, metrics_of(result))
+    n = log_metrics(sink, metrics)
     say(f"logged {counted(n, 'step')}: {where}", quiet=quiet)

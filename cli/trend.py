@@ -11,7 +11,7 @@ from .document import result_document
 from .progress import progress
 from .sources import column_remarks, open_with_critic, source_block
 from .terminal import Terminal, emit, say
-from .tracker import log_result, open_tracker
+from .tracker import check_tracker, log_result
 from .trend_text import trend_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def trend(
 ) -> None:
     """Run the command."""
     opt.check_plot(plot)
-    sink = open_tracker(log_to, by_step=settings.by == "step")
+    check_tracker(log_to, by_step=settings.by == "step")
     run = open_with_critic(source, critic, format=format, map=map, steps=steps)
     from brace_diag.engines.trend import trend as measure
 
@@ -45,7 +45,7 @@ def trend(
     else:
         text = trend_text(found, Terminal.of(sys.stdout), column_remarks(run))
     emit(text)
-    log_result(sink, found, quiet=quiet)
+    log_result(log_to, found, quiet=quiet)
     if plot is not None:
         from brace_diag.plots import save_figure, trend_figure
 

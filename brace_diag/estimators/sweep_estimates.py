@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ def sweep_points(state: SweepState, gap: GapEstimates) -> tuple[SweepSetting, ..
     Args:
         gap: of the same rollouts, at every position.
     """
-    outputs = _Outputs(state, gap)
+    outputs = _Outputs.of(state, gap)
     settings = state.settings
     return tuple(
         outputs.point(q, j)
@@ -44,21 +45,21 @@ def sweep_points(state: SweepState, gap: GapEstimates) -> tuple[SweepSetting, ..
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Outputs:
     """One joint jackknife of everything, and where each figure stands in it."""
 
     state: SweepState
     gap: GapEstimates
-    jack: Jackknife = None  # type: ignore[assignment]  # made below
-    n_tokens: int = 0
+    jack: Jackknife
+    n_tokens: int
 
-    def __post_init__(self) -> None:
-        state = self.state
+    @classmethod
+    def of(cls, state: SweepState, gap: GapEstimates) -> _Outputs:
+        """The jackknife of a finished state."""
         tokens = state.tokens.array[:, 0]
-        self.n_tokens = round(float(tokens[:, N_TOKENS].sum()))
-        self.jack = jackknife(
-            self._figures,
+        jack = jackknife(
+            partial(_figures, state),
             state.starts.array,
             state.cells.array,
             state.windows.array,
@@ -67,30 +68,11 @@ class _Outputs:
             tokens,
             present=tokens[:, N_TOKENS] > 0.5,
         )
+        return cls(state, gap, jack, round(float(tokens[:, N_TOKENS].sum())))
 
     @property
     def n_points(self) -> int:
         return len(self.state.settings.caps) * len(self.state.settings.windows)
-
-    def _figures(
-        self,
-        starts: Array,
-        cells: Array,
-        windows: Array,
-        shares: Array,
-        pulls: Array,
-        tokens: Array,
-    ) -> Array:
-        """Shares, pulls, clipped shares, then variance ratio and distance of every point."""
-        settings = self.state.settings
-        found = recovered(settings, nodes(self.state.longest), starts, cells, windows, shares)
-        n = tokens[:, N_TOKENS, None]
-        var_x = tokens[:, SUM_XX, None] / n - (tokens[:, SUM_X, None] / n) ** 2
-        at = N_COMMON + len(self.state.limits)
-        y, yy, size = (tokens[:, at + i :: N_POINT] / n for i in range(N_POINT))
-        pull = pulls / starts[:, 0]
-        clipped = tokens[:, N_COMMON:at] / n
-        return np.concatenate([found, pull, clipped, (yy - y**2) / var_x, size], axis=1)
 
     def point(self, q: int, j: int) -> SweepSetting:
         """The point of the q-th pair of caps and the j-th window."""
@@ -146,6 +128,26 @@ def told_apart(b: Estimate) -> bool:
     if b.ci_low is None or b.ci_high is None:
         return False
     return b.ci_low > 0.0 or b.ci_high < 0.0
+
+
+def _figures(
+    state: SweepState,
+    starts: Array,
+    cells: Array,
+    windows: Array,
+    shares: Array,
+    pulls: Array,
+    tokens: Array,
+) -> Array:
+    """Shares, pulls, clipped shares, then variance ratio and distance of every point."""
+    found = recovered(state.settings, nodes(state.longest), starts, cells, windows, shares)
+    n = tokens[:, N_TOKENS, None]
+    var_x = tokens[:, SUM_XX, None] / n - (tokens[:, SUM_X, None] / n) ** 2
+    at = N_COMMON + len(state.limits)
+    y, yy, size = (tokens[:, at + i :: N_POINT] / n for i in range(N_POINT))
+    pull = pulls / starts[:, 0]
+    clipped = tokens[:, N_COMMON:at] / n
+    return np.concatenate([found, pull, clipped, (yy - y**2) / var_x, size], axis=1)
 
 
 def far_along(gap: GapEstimates) -> bool:

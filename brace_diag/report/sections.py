@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from brace_diag.number_words import interval, number, short
@@ -65,7 +65,7 @@ class Section:
     missing: str | None = None
     pictures: Sequence[Picture] = ()
     rows: Sequence[Row] = ()
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
 
 
 def sections(found: Findings) -> list[Section]:
@@ -290,11 +290,9 @@ def _with(
     rows: Sequence[Row],
     notes: Sequence[str],
 ) -> Section:
-    return Section(
-        head.id, head.title, head.question, head.command, answer, None, pictures, rows, notes
-    )
+    return replace(head, answer=answer, pictures=pictures, rows=rows, notes=notes)
 
 
 def _without(head: Section, found: Findings, name: str) -> Section:
     why = found.missing.get(name, "not asked").removeprefix(f"{found.audit.source}: ")
-    return Section(head.id, head.title, head.question, head.command, missing=why)
+    return replace(head, missing=why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -30,6 +31,18 @@ class Sink(Protocol):
         """Write out what is still held."""
 
 
+def check_sink(name: str) -> None:
+    """Refuse a tracker that cannot be opened, without opening it: nothing is made or begun.
+
+    Raises: as `open_sink`.
+    """
+    kind = name.partition(":")[0]
+    if kind not in _OPEN:
+        raise InputError(f"--log-to {name!r}: allowed: {', '.join(_OPEN)}, or NAME:WHERE")
+    if find_spec(kind) is None:
+        raise _missing(kind)
+
+
 def open_sink(name: str) -> Sink:
     """A tracker by name, with where it writes to behind a colon.
 
@@ -38,9 +51,8 @@ def open_sink(name: str) -> Sink:
 
     Raises: InputError for another name; MissingExtraError where the package is not installed.
     """
+    check_sink(name)
     kind, _, where = name.partition(":")
-    if kind not in _OPEN:
-        raise InputError(f"--log-to {name!r}: allowed: {', '.join(_OPEN)}, or NAME:WHERE")
     return _OPEN[kind](where)
 
 
@@ -140,10 +152,13 @@ _OPEN: dict[str, type[TensorBoard] | type[WandB] | type[MLflow]] = {
 }
 
 
+def _missing(extra: str) -> MissingExtraError:
+    install = f"pip install 'brace-diag[{extra}]'"
+    return MissingExtraError(f"--log-to {extra} needs the package {extra}: {install}")
+
+
 def _module(name: str, extra: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MissingExtraError(
-            f"--log-to {extra} needs the package {extra}: pip install 'brace-diag[{extra}]'"
-        ) from error
+        raise _missing(extra) from error

@@ -105,5 +105,9 @@ def test_every_step_goes_to_a_tracker(cli: Cli, tmp_path: Path) -> None:
         outcome = cli(*words, "--log-to", "tensorboard")
         assert (outcome.code, outcome.out) == (2, "")
         assert outcome.err == "error: --log-to logs every trainer step; add --by step\n"
+    # A log that is not there begins no run.
+    never = tmp_path / "never"
+    assert cli("trend", tmp_path / "none.parquet", "--log-to", f"tensorboard:{never}").code == 2
+    assert not never.exists()
     outcome = cli("trend", DATA, "--log-to", "comet")
     assert outcome.err.startswith("error: --log-to 'comet': allowed: wandb, tensorboard, mlflow")
