@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -94,12 +94,25 @@ def contenders(path: str) -> dict[str, Callable[[], object]]:
     }
 
 
-def report(times: dict[str, list[float]], n_tokens: int) -> None:
-    print(f"{n_tokens:,} tokens, {len(times['decode'])} rounds, seconds: median (least .. most)")
+def measured(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every contender in every round, in turn, once all have run to warm up."""
+    for run in work.values():
+        run()  # compiled kernels, warm page cache
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, run in work.items():
+            times[name].append(timed(run))
+    return times
+
+
+def report(times: dict[str, list[float]], n_tokens: int, pairs: Iterable[tuple[str, str]]) -> None:
+    """Medians with their range, and for each pair the ratio of every round."""
+    rounds = len(next(iter(times.values())))
+    print(f"{n_tokens:,} tokens, {rounds} rounds, seconds: median (least .. most)")
     for name, seconds in times.items():
         spread = f"{min(seconds):.3f} .. {max(seconds):.3f}"
         print(f"  {name:16} {statistics.median(seconds):7.3f}  ({spread})")
-    for name, base in (("gap", "decode"), ("bias, process", "decode, process")):
+    for name, base in pairs:
         ratios = [a / b for a, b in zip(times[name], times[base], strict=True)]
         print(
             f"  {name} / {base}: median {statistics.median(ratios):.2f} "
@@ -115,14 +128,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "run.parquet")
         n_tokens = write_log(Path(path), asked.tokens)
-        runs = contenders(path)
-        for work in runs.values():
-            work()  # compiled kernels, warm page cache
-        times: dict[str, list[float]] = {name: [] for name in runs}
-        for _ in range(asked.rounds):
-            for name, work in runs.items():
-                times[name].append(timed(work))
-        report(times, n_tokens)
+        times = measured(contenders(path), asked.rounds)
+        report(times, n_tokens, (("gap", "decode"), ("bias, process", "decode, process")))
         print(f"peak memory of bias: {peak_of_bias(path):.2f} GB")
 
 

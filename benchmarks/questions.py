@@ -11,12 +11,11 @@ ratio of each round to the gap of the same round.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bias import timed, write_log
+from bias import measured, report, write_log
 
 from brace_diag import (
     audit,
@@ -39,17 +38,6 @@ def questions(path: str) -> dict[str, Callable[[], object]]:
     }
 
 
-def report(times: dict[str, list[float]], n_tokens: int) -> None:
-    print(f"{n_tokens:,} tokens, {len(times['gap'])} rounds, seconds: median (least .. most)")
-    for name, seconds in times.items():
-        spread = f"{min(seconds):.2f} .. {max(seconds):.2f}"
-        ratios = [a / b for a, b in zip(seconds, times["gap"], strict=True)]
-        print(
-            f"  {name:7} {statistics.median(seconds):7.2f}  ({spread});  to the gap: "
-            f"{statistics.median(ratios):.1f} ({min(ratios):.1f} .. {max(ratios):.1f})"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=int, default=4_000_000)
@@ -58,14 +46,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "run.parquet")
         n_tokens = write_log(Path(path), asked.tokens)
-        ask = questions(path)
-        for work in ask.values():
-            work()  # compiled kernels, warm page cache
-        times: dict[str, list[float]] = {name: [] for name in ask}
-        for _ in range(asked.rounds):
-            for name, work in ask.items():
-                times[name].append(timed(work))
-        report(times, n_tokens)
+        times = measured(questions(path), asked.rounds)
+        report(times, n_tokens, [(name, "gap") for name in times if name != "gap"])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 
 from brace_diag.engines.keyed import keyed
 from brace_diag.engines.reading import Reading, require
-from brace_diag.engines.runs import MemoryRun, Progress, RunLike, as_run
+from brace_diag.engines.runs import Progress, RunLike, as_run
 from brace_diag.estimators.critic_calibration import calibration_curve
 from brace_diag.estimators.critic_fit import (
     density,
@@ -110,7 +110,7 @@ def frame_of(reading: Reading, gamma: float) -> Frame:
     total = reading.index.total_reward
     run = reading.run
     plain = not {"rewards", "bootstrap_value"} & set(run.columns)
-    if gamma == 1.0 and plain and not isinstance(run, MemoryRun):
+    if gamma == 1.0 and plain:
         low, high = returns_range(total)
     else:
         low, high = returns_extent(run.rollouts(RETURNS), gamma)

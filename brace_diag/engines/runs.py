@@ -44,6 +44,10 @@ class MemoryRun:
     def columns(self) -> dict[str, str]:
         names = ("mu_logprobs", "pi_logprobs", "values", "versions")
         present = [n for n in names if all(getattr(b, n) is not None for b in self.batches)]
+        if any(b.dense for b in self.batches):
+            present.append("rewards")
+        if any(b.bootstrap.any() for b in self.batches):
+            present.append("bootstrap_value")
         return {n: n for n in (*present, "reward")}
 
     def rollouts(self, needed: Any = None) -> Iterator[Rollouts]:

@@ -93,6 +93,18 @@ def test_a_log_on_disk_says_where_values_come_from() -> None:
     assert all(point.figures["explained_variance"].value is not None for point in found.points)
 
 
+def test_rewards_by_token_bound_the_values_as_in_a_log_that_holds_them(columns: Columns) -> None:
+    """Returns to go reach further than total rewards: 1 at the first token, -1 at the last."""
+    made = columns(5)
+    del made["reward"]
+    made["rewards"] = [np.r_[2.0, np.zeros(len(row) - 2), -1.0] for row in made["mu_logprobs"]]
+    values = [np.full(len(row), 1.0) for row in made["mu_logprobs"]]
+    explicit = critic_fit(Rollouts.from_lists(**made | {"values": values}))
+    computed = critic_fit(with_group_mean(Rollouts.from_lists(**made)))
+    assert (computed.extent.return_low, computed.extent.return_high) == (-1.0, 1.0)
+    assert computed.extent == explicit.extent
+
+
 def test_without_groups_there_is_none(columns: Columns) -> None:
     made = columns(1, group=1)
     with pytest.raises(SchemaError, match="no prompt has two rollouts in a step"):
